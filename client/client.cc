@@ -1,0 +1,74 @@
+#include "client/client.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckn/v1/inference.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+
+namespace ckn {
+namespace {
+
+absl::Status StatusFromGrpc(const grpc::Status& status) {
+  // The two enumerations carry the same numbers.
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  const int bytes =
+      static_cast<int>(std::min<std::int64_t>(options.max_message_bytes, std::numeric_limits<int>::max()));
+  arguments.SetMaxReceiveMessageSize(bytes);
+  arguments.SetMaxSendMessageSize(bytes);
+  // gRPC's default sends everything to the first address of the name.
+  arguments.SetLoadBalancingPolicyName("round_robin");
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+struct Client::Impl {
+  ClientOptions options;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  template <typename Response, typename Request, typename Method>
+  absl::StatusOr<Response> Call(const Method& method, const Request& request) const {
+    grpc::ClientContext context;
+    // No deadline at all is gRPC's default.
+    if (options.timeout != absl::InfiniteDuration()) {
+      context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+    }
+    context.set_wait_for_ready(options.wait_for_ready);
+    Response response;
+    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    if (!status.ok()) return StatusFromGrpc(status);
+    return response;
+  }
+};
+
+Client::Client(const std::string& server, const ClientOptions& options)
+    : impl_(new Impl{.options = options, .stub = v1::Inference::NewStub(MakeChannel(server, options))}) {}
+
+Client::~Client() = default;
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+
+absl::StatusOr<v1::ClassifyResponse> Client::Classify(const v1::ClassifyRequest& request) const {
+  return impl_->Call<v1::ClassifyResponse>(&v1::Inference::Stub::Classify, request);
+}
+
+absl::StatusOr<v1::EncodeResponse> Client::Encode(const v1::EncodeRequest& request) const {
+  return impl_->Call<v1::EncodeResponse>(&v1::Inference::Stub::Encode, request);
+}
+
+absl::StatusOr<v1::ListModelsResponse> Client::ListModels() const {
+  return impl_->Call<v1::ListModelsResponse>(&v1::Inference::Stub::ListModels, v1::ListModelsRequest());
+}
+
+absl::Status StatusOf(const v1::ItemStatus& status) {
+  return {static_cast<absl::StatusCode>(status.code()), status.message()};
+}
+
+}  // namespace ckn

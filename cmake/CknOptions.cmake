@@ -1,0 +1,40 @@
+# Compiler settings shared by every target: language, warnings, sanitizers. No instruction set beyond the
+# platform's baseline is named here; faster code is chosen at run time.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+# -g1 keeps line numbers for stack traces at a fraction of the link time and size of full debug information.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
+# Optimised enough for real training problems under a sanitizer, assertions on.
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
+
+option(CKN_WERROR "Treat compiler warnings as errors" ON)
+set(CKN_SANITIZE "" CACHE STRING "Comma-separated sanitizers for -fsanitize=")
+
+add_library(ckn_options INTERFACE)
+target_include_directories(ckn_options INTERFACE "${PROJECT_SOURCE_DIR}")
+if(CKN_SANITIZE)
+  target_compile_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE})
+endif()
+
+add_library(ckn_warnings INTERFACE)
+target_compile_options(ckn_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                                              -Wold-style-cast)
+if(CKN_WERROR)
+  target_compile_options(ckn_warnings INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(ckn_warnings INTERFACE -Wthread-safety)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/feature_map.h"
+#include "server/ckn/layer.h"
+
+namespace ckn {
+
+// Algorithm 2, layer after layer, in single precision: xi_0 -> the last map as a vector.
+// Immutable after Create; Encode may be called from any number of threads.
+class Encoder {
+ public:
+  // Fails when a layer is malformed or does not fit the map below it; the message names the layer.
+  static absl::StatusOr<Encoder> Create(std::vector<Layer> layers, const MapShape& input);
+
+  [[nodiscard]] const MapShape& input_shape() const { return shapes_.front(); }
+  [[nodiscard]] const MapShape& output_shape() const { return shapes_.back(); }
+  // Shape of xi_k; k = 0 is the input.
+  [[nodiscard]] const std::vector<MapShape>& shapes() const { return shapes_; }
+  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
+  // Length of the feature vector: height * width * channels of the last map.
+  [[nodiscard]] int feature_count() const;
+
+  // xi_0 -> xi_N, flattened [height][width][channels] into out (feature_count() floats).
+  // The input's shape must be input_shape(). The result does not depend on the thread or on earlier calls.
+  void Encode(const FeatureMap& input, std::span<float> out) const;
+
+  // xi_0 -> xi_N as a map.
+  [[nodiscard]] FeatureMap EncodeMap(const FeatureMap& input) const;
+
+ private:
+  struct PackedLayer;
+
+  Encoder() = default;
+
+  std::vector<Layer> layers_;
+  std::vector<MapShape> shapes_;
+  std::vector<std::shared_ptr<const PackedLayer>> packed_;
+};
+
+}  // namespace ckn

@@ -1,0 +1,74 @@
+#include "server/ckn/layer.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+
+namespace ckn {
+
+absl::StatusOr<MapShape> OutputShape(const Layer& layer, const MapShape& in) {
+  if (in.channels != layer.in_channels) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("in_channels: got %d, expected %d, the channels of the map below", layer.in_channels, in.channels));
+  }
+  const int height = ActivationSize(in.height, layer.patch_size);
+  const int width = ActivationSize(in.width, layer.patch_size);
+  if (height < 1 || width < 1) {
+    return absl::InvalidArgumentError(absl::StrFormat("patch_size: got %d, expected at most the map below, %dx%d",
+                                                      layer.patch_size, in.height, in.width));
+  }
+  return MapShape{PooledSize(height, layer.subsampling), PooledSize(width, layer.subsampling), layer.filter_count()};
+}
+
+absl::Status ValidateLayer(const Layer& layer) {
+  const auto positive = [](const char* field, int value) {
+    if (value >= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrFormat("%s: got %d, expected at least 1", field, value));
+  };
+  for (const absl::Status& status :
+       {positive("patch_size", layer.patch_size), positive("in_channels", layer.in_channels),
+        positive("subsampling", layer.subsampling), positive("filters", layer.filter_count())}) {
+    if (!status.ok()) return status;
+  }
+  if (layer.pooling_radius < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("pooling_radius: got %d, expected at least 0", layer.pooling_radius));
+  }
+  if (layer.filters.cols() != layer.patch_dim()) {
+    return absl::InvalidArgumentError(absl::StrFormat("filters: got [%d][%d], expected [%d][%d]", layer.filters.rows(),
+                                                      layer.filters.cols(), layer.filters.rows(), layer.patch_dim()));
+  }
+  if (layer.eta.size() != layer.filters.rows()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("eta: got [%d], expected [%d]", layer.eta.size(), layer.filters.rows()));
+  }
+  if (!(std::isfinite(layer.sigma) && layer.sigma > 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat("sigma: got %g, expected a finite number > 0", layer.sigma));
+  }
+  if (!(std::isfinite(layer.epsilon) && layer.epsilon > 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat("epsilon: got %g, expected a finite number > 0", layer.epsilon));
+  }
+  for (Eigen::Index row = 0; row < layer.filters.rows(); ++row) {
+    for (Eigen::Index col = 0; col < layer.filters.cols(); ++col) {
+      if (!std::isfinite(layer.filters(row, col))) {
+        return absl::InvalidArgumentError(
+            absl::StrFormat("filters[%d][%d]: got %g, expected a finite number", row, col, layer.filters(row, col)));
+      }
+    }
+    if (!(std::isfinite(layer.eta[row]) && layer.eta[row] >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("eta[%d]: got %g, expected a finite number >= 0", row, layer.eta[row]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::int64_t ParameterCount(const std::vector<Layer>& layers) {
+  std::int64_t count = 0;
+  for (const Layer& layer : layers) {
+    if (layer.learned) count += layer.filters.size();
+  }
+  return count;
+}
+
+}  // namespace ckn

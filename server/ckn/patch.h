@@ -1,0 +1,11 @@
+#pragma once
+
+#include "server/base/feature_map.h"
+
+namespace ckn {
+
+// Copies psi(z), the patch whose upper left corner is (y, x), into out [patch_size][patch_size][channels], less each
+// channel's mean over the patch if subtract_mean. Returns ||psi(z)||_2.
+float ExtractPatch(const FeatureMap& map, int y, int x, int patch_size, bool subtract_mean, float* out);
+
+}  // namespace ckn

@@ -1,0 +1,26 @@
+// The ckn program: only dispatches to the subcommands.
+#include <cstdio>
+#include <exception>
+
+#include "server/commands/commands.h"
+
+int main(int argc, char** argv) {
+  int exit_code = 0;
+  CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.");
+  app.set_version_flag("--version", CKN_VERSION);
+  app.set_help_all_flag("--help-all", "Help of all subcommands");
+  app.require_subcommand(1);
+  ckn::AddTrainCommand(app, exit_code);
+  ckn::AddServeCommand(app, exit_code);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ckn: %s\n", error.what());
+    return 1;
+  }
+  return exit_code;
+}

@@ -1,0 +1,203 @@
+// ckn serve: loads the models of a folder and answers calls until SIGTERM or SIGINT.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "grpc/support/log.h"
+#include "server/base/thread_pool.h"
+#include "server/commands/commands.h"
+#include "server/serving/host_port.h"
+#include "server/serving/server.h"
+#include "server/serving/stop_signals.h"
+#include "spdlog/sinks/stdout_color_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace ckn {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ServeFlags {
+  std::string models;
+  std::string listen = "127.0.0.1:8500";
+  std::string http = "127.0.0.1:8501";
+  int threads = AvailableCpus();
+  int queue = 0;  // 0: 64 for each thread
+  int max_images = 1024;
+  int max_message_mib = 64;
+  std::int64_t max_pixels = std::int64_t{1} << 24;
+  int lame_duck_ms = 0;
+  int drain_timeout_ms = 10000;
+  std::string log_level = "info";
+};
+
+// What gRPC has to say goes where the rest of the log goes.
+void LogFromGrpc(gpr_log_func_args* args) {
+  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR  ? spdlog::level::warn
+                     : args->severity == GPR_LOG_SEVERITY_INFO ? spdlog::level::debug
+                                                               : spdlog::level::trace;
+  spdlog::log(level, "grpc: {}", args->message);
+}
+
+void SetUpLog(const std::string& level) {
+  auto logger = spdlog::stderr_color_mt("ckn");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ %v");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(std::move(logger));
+  gpr_set_log_function(&LogFromGrpc);
+}
+
+// The models folder when none is given: the first of these that exists.
+absl::StatusOr<std::string> FindModelsFolder() {
+  std::error_code error;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = binary.parent_path();
+  const std::vector<std::string> candidates = {
+      "models",
+      (folder / "../../../models").lexically_normal().string(),      // build/release/bin in a source tree
+      (folder / "../share/ckn/models").lexically_normal().string(),  // installed
+  };
+  for (const std::string& candidate : candidates) {
+    if (fs::is_directory(candidate, error)) return candidate;
+  }
+  return absl::NotFoundError(absl::StrCat("no models folder given with --models, and none of these exists: ",
+                                          absl::StrJoin(candidates, ", ")));
+}
+
+absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
+  ServerOptions options;
+  options.models_folder = flags.models;
+  if (options.models_folder.empty()) {
+    absl::StatusOr<std::string> found = FindModelsFolder();
+    if (!found.ok()) return found.status();
+    options.models_folder = *std::move(found);
+  }
+  absl::StatusOr<HostPort> listen = ParseHostPort(flags.listen);
+  if (!listen.ok()) return listen.status();
+  options.listen = *std::move(listen);
+  if (flags.http != "off") {
+    absl::StatusOr<HostPort> http = ParseHostPort(flags.http);
+    if (!http.ok()) return http.status();
+    options.http = *std::move(http);
+  }
+  options.threads = flags.threads;
+  options.max_queue = flags.queue > 0 ? flags.queue : 64 * flags.threads;
+  options.limits.max_images = flags.max_images;
+  options.limits.max_message_bytes = std::int64_t{flags.max_message_mib} << 20;
+  options.limits.max_pixels = flags.max_pixels;
+  options.lame_duck = absl::Milliseconds(flags.lame_duck_ms);
+  options.drain_timeout = absl::Milliseconds(flags.drain_timeout_ms);
+  options.version = CKN_VERSION;
+  return options;
+}
+
+// Exit code of the program.
+int Serve(const ServeFlags& flags) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed connection or log pipe is an error of that write only
+  SetUpLog(flags.log_level);
+  StopSignals signals;  // before any other thread
+
+  const absl::StatusOr<ServerOptions> options = OptionsFromFlags(flags);
+  if (!options.ok()) {
+    spdlog::error("{}", std::string(options.status().message()));
+    return 1;
+  }
+  spdlog::info("ckn {}: models from {}", CKN_VERSION, options->models_folder);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options);
+  if (!server.ok()) {
+    spdlog::error("cannot start: {}", std::string(server.status().message()));
+    return 1;
+  }
+
+  const int signal = signals.Wait();
+  spdlog::info("{}: stopping; calls in flight have {} to finish, a second signal stops at once",
+               signal == SIGINT ? "SIGINT" : "SIGTERM", absl::FormatDuration(options->drain_timeout));
+  (*server)->Stop();
+  spdlog::info("stopped");
+  return 0;
+}
+
+// For CLI11: an empty text when `text` is HOST:PORT.
+std::string CheckHostPort(const std::string& text) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
+  return parsed.ok() ? std::string() : std::string(parsed.status().message());
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* const serve =
+      app.add_subcommand("serve", "Answer gRPC calls (ckn.v1.Inference) with the models of a folder");
+  serve->footer(
+      "SIGTERM or SIGINT: health turns NOT_SERVING, calls in flight are finished, exit code 0.\n"
+      "A second signal stops at once, exit code 1.");
+
+  serve
+      ->add_option("--models", flags->models,
+                   "Folder with *.ckn files (default: ./models, else the source tree's, "
+                   "else the installed one)")
+      ->type_name("DIR");
+  serve->add_option("--listen", flags->listen, "Address for gRPC; port 0: any free one, see the log")
+      ->type_name("HOST:PORT")
+      ->check(CheckHostPort)
+      ->capture_default_str();
+  serve->add_option("--http", flags->http, "Address for /metrics, /healthz and /readyz, or \"off\"")
+      ->type_name("HOST:PORT")
+      ->check([](const std::string& text) { return text == "off" ? std::string() : CheckHostPort(text); })
+      ->capture_default_str();
+
+  serve->add_option("--threads", flags->threads, "Worker threads (default: the CPUs this process may use)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  serve
+      ->add_option("--queue", flags->queue,
+                   "Calls that may wait for a worker; more are answered with RESOURCE_EXHAUSTED (default: 64 a thread)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  serve->add_option("--max-images", flags->max_images, "Images in one call")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  serve->add_option("--max-message-mib", flags->max_message_mib, "Size of a request or a reply, in MiB")
+      ->type_name("MIB")
+      ->check(CLI::Range(1, 2047))
+      ->capture_default_str();
+  serve->add_option("--max-pixels", flags->max_pixels, "Height times width of one image")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->capture_default_str();
+
+  serve
+      ->add_option(
+          "--lame-duck-ms", flags->lame_duck_ms,
+          "When stopping: milliseconds between NOT_SERVING and refusing new calls, for load balancers to notice")
+      ->type_name("MS")
+      ->check(CLI::Range(0, 3600000))
+      ->capture_default_str();
+  serve
+      ->add_option("--drain-timeout-ms", flags->drain_timeout_ms,
+                   "When stopping: milliseconds for the calls in flight; what is left then is cancelled")
+      ->type_name("MS")
+      ->check(CLI::Range(0, 3600000))
+      ->capture_default_str();
+  serve->add_option("--log-level", flags->log_level, "Least severe log line on stderr")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}))
+      ->capture_default_str();
+
+  serve->callback([flags, &exit_code] { exit_code = Serve(*flags); });
+}
+
+}  // namespace ckn

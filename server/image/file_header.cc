@@ -1,0 +1,337 @@
+#include "server/image/file_header.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/image/pnm.h"
+
+namespace ckn {
+namespace {
+
+// Bounds-checked reads: past the end, Has() is false and every number is 0.
+class Bytes {
+ public:
+  explicit Bytes(std::span<const std::byte> bytes, bool big_endian = true) : bytes_(bytes), big_endian_(big_endian) {}
+
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  [[nodiscard]] bool Has(std::size_t offset, std::size_t count) const {
+    return offset <= bytes_.size() && count <= bytes_.size() - offset;
+  }
+  [[nodiscard]] bool Matches(std::size_t offset, std::string_view text) const {
+    return Has(offset, text.size()) && std::memcmp(bytes_.data() + offset, text.data(), text.size()) == 0;
+  }
+  [[nodiscard]] std::uint32_t U8(std::size_t offset) const {
+    return Has(offset, 1) ? std::to_integer<std::uint32_t>(bytes_[offset]) : 0;
+  }
+  [[nodiscard]] std::uint32_t U16(std::size_t offset) const {
+    if (!Has(offset, 2)) return 0;
+    return big_endian_ ? U8(offset) << 8 | U8(offset + 1) : U8(offset + 1) << 8 | U8(offset);
+  }
+  [[nodiscard]] std::uint32_t U32(std::size_t offset) const {
+    if (!Has(offset, 4)) return 0;
+    return big_endian_ ? U16(offset) << 16 | U16(offset + 2) : U16(offset + 2) << 16 | U16(offset);
+  }
+  // The bytes from `offset` on, at most `count`.
+  [[nodiscard]] std::span<const std::byte> Sub(std::size_t offset, std::size_t count) const {
+    offset = std::min(offset, bytes_.size());
+    return bytes_.subspan(offset, std::min(count, bytes_.size() - offset));
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  bool big_endian_;
+};
+
+template <typename... Args>
+absl::Status Bad(FileFormat format, const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(FormatName(format), ": ", args...));
+}
+
+absl::Status Truncated(FileFormat format) { return Bad(format, "the file is cut off in its header"); }
+
+// Calls visit(tag, type, count, value offset) for each entry of the first directory of a TIFF structure, which is both
+// the TIFF file itself and the block inside EXIF. The value offset already points at the value. False: malformed.
+template <typename Visit>
+bool ForEachTiffTag(std::span<const std::byte> block, const Visit& visit) {
+  const Bytes mark(block);
+  const bool little = mark.Matches(0, "II");
+  if (!little && !mark.Matches(0, "MM")) return false;
+  const Bytes bytes(block, !little);
+  if (bytes.U16(2) != 42) return false;
+  const std::size_t directory = bytes.U32(4);
+  if (directory < 8 || !bytes.Has(directory, 2)) return false;
+  const std::size_t entries = bytes.U16(directory);
+  if (!bytes.Has(directory + 2, entries * 12)) return false;
+  for (std::size_t i = 0; i < entries; ++i) {
+    const std::size_t entry = directory + 2 + i * 12;
+    const std::uint32_t type = bytes.U16(entry + 2);
+    const std::uint32_t count = bytes.U32(entry + 4);
+    const std::size_t unit = type == 3 ? 2 : 4;  // SHORT or LONG; other types are not asked for below
+    const std::size_t value = std::uint64_t{count} * unit <= 4 ? entry + 8 : bytes.U32(entry + 8);
+    visit(bytes, bytes.U16(entry), type, count, value);
+  }
+  return true;
+}
+
+std::uint32_t TagValue(const Bytes& bytes, std::uint32_t type, std::size_t offset) {
+  return type == 3 ? bytes.U16(offset) : bytes.U32(offset);
+}
+
+constexpr std::uint32_t kOrientationTag = 274;
+
+// Orientation of an EXIF block; anything unreadable counts as upright, as every viewer does.
+int ExifOrientation(std::span<const std::byte> block) {
+  int orientation = 1;
+  ForEachTiffTag(block, [&](const Bytes& bytes, std::uint32_t tag, std::uint32_t type, std::uint32_t, std::size_t at) {
+    const std::uint32_t value = TagValue(bytes, type, at);
+    if (tag == kOrientationTag && value >= 1 && value <= 8) orientation = static_cast<int>(value);
+  });
+  return orientation;
+}
+
+absl::StatusOr<FileHeader> ReadPng(const Bytes& bytes) {
+  FileHeader header{.format = FileFormat::kPng};
+  if (!bytes.Has(0, 33)) return Truncated(FileFormat::kPng);
+  if (!bytes.Matches(12, "IHDR")) return Bad(FileFormat::kPng, "the first chunk is not IHDR");
+  header.width = bytes.U32(16);
+  header.height = bytes.U32(20);
+  for (std::size_t at = 8; bytes.Has(at, 12);) {
+    const std::size_t length = bytes.U32(at);
+    if (bytes.Matches(at + 4, "eXIf")) header.orientation = ExifOrientation(bytes.Sub(at + 8, length));
+    at += length + 12;
+  }
+  return header;
+}
+
+absl::StatusOr<FileHeader> ReadJpeg(const Bytes& bytes) {
+  FileHeader header{.format = FileFormat::kJpeg};
+  for (std::size_t at = 2;;) {
+    if (!bytes.Has(at, 4)) return Truncated(FileFormat::kJpeg);
+    if (bytes.U8(at) != 0xFF) return Bad(FileFormat::kJpeg, "no marker at byte ", at);
+    const std::uint32_t marker = bytes.U8(at + 1);
+    if (marker == 0xFF) {  // fill byte
+      ++at;
+      continue;
+    }
+    const std::size_t length = bytes.U16(at + 2);
+    if (length < 2) return Bad(FileFormat::kJpeg, "segment of length ", length, " at byte ", at);
+    if (marker == 0xE1 && bytes.Matches(at + 4, std::string_view("Exif\0\0", 6)) && length > 8) {
+      header.orientation = ExifOrientation(bytes.Sub(at + 10, length - 8));
+    }
+    // Start of frame, of any coding process: C4, C8 and CC in this range are tables.
+    if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
+      if (!bytes.Has(at, 10)) return Truncated(FileFormat::kJpeg);
+      header.height = bytes.U16(at + 5);
+      header.width = bytes.U16(at + 7);
+      return header;
+    }
+    if (marker == 0xDA || marker == 0xD9) return Bad(FileFormat::kJpeg, "no frame header before the image data");
+    at += 2 + length;
+  }
+}
+
+absl::StatusOr<FileHeader> ReadWebp(std::span<const std::byte> file) {
+  FileHeader header{.format = FileFormat::kWebp};
+  const Bytes bytes(file, /*big_endian=*/false);
+  if (!bytes.Has(0, 30)) return Truncated(FileFormat::kWebp);
+  if (const std::uint64_t size = std::uint64_t{bytes.U32(4)} + 8; size > bytes.size()) {
+    return Bad(FileFormat::kWebp, "got ", bytes.size(), " bytes, expected ", size);
+  }
+  if (bytes.Matches(12, "VP8 ")) {
+    if (!bytes.Matches(23, "\x9d\x01\x2a")) return Bad(FileFormat::kWebp, "no key frame");
+    header.width = bytes.U16(26) & 0x3FFF;
+    header.height = bytes.U16(28) & 0x3FFF;
+  } else if (bytes.Matches(12, "VP8L")) {
+    if (bytes.U8(20) != 0x2F) return Bad(FileFormat::kWebp, "no lossless signature");
+    const std::uint32_t bits = bytes.U32(21);
+    header.width = (bits & 0x3FFF) + 1;
+    header.height = (bits >> 14 & 0x3FFF) + 1;
+  } else if (bytes.Matches(12, "VP8X")) {
+    if ((bytes.U8(20) & 0x02) != 0) return Bad(FileFormat::kWebp, "animations are not supported");
+    header.width = std::int64_t{bytes.U32(24) & 0xFFFFFF} + 1;
+    header.height = std::int64_t{bytes.U32(26) >> 8} + 1;
+    for (std::size_t at = 12; bytes.Has(at, 8);) {
+      const std::size_t length = bytes.U32(at + 4);
+      if (bytes.Matches(at, "EXIF")) {
+        // Some writers keep the JPEG prefix in front of the block.
+        const std::size_t prefix = bytes.Matches(at + 8, std::string_view("Exif\0\0", 6)) ? 6 : 0;
+        header.orientation = ExifOrientation(bytes.Sub(at + 8 + prefix, length - std::min(prefix, length)));
+      }
+      at += 8 + length + length % 2;
+    }
+  } else {
+    return Bad(FileFormat::kWebp, "unknown first chunk");
+  }
+  return header;
+}
+
+absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
+  FileHeader header{.format = FileFormat::kBmp};
+  const Bytes bytes(file, /*big_endian=*/false);
+  if (!bytes.Has(0, 26)) return Truncated(FileFormat::kBmp);
+  const std::uint32_t info_size = bytes.U32(14);
+  std::uint32_t depth = 0;
+  std::uint32_t compression = 0;
+  if (info_size == 12) {
+    header.width = bytes.U16(18);
+    header.height = bytes.U16(20);
+    depth = bytes.U16(24);
+  } else if (info_size >= 40) {
+    if (!bytes.Has(0, 54)) return Truncated(FileFormat::kBmp);
+    header.width = static_cast<std::int32_t>(bytes.U32(18));
+    const std::int64_t height = static_cast<std::int32_t>(bytes.U32(22));
+    header.height = height < 0 ? -height : height;  // negative: rows from the top
+    depth = bytes.U16(28);
+    compression = bytes.U32(30);
+  } else {
+    return Bad(FileFormat::kBmp, "information header of ", info_size, " bytes, expected 12 or at least 40");
+  }
+  if (depth != 1 && depth != 4 && depth != 8 && depth != 16 && depth != 24 && depth != 32) {
+    return Bad(FileFormat::kBmp, "got ", depth, " bits per pixel, expected 1, 4, 8, 16, 24 or 32");
+  }
+  constexpr std::uint32_t kRgb = 0;
+  constexpr std::uint32_t kBitFields = 3;
+  if (header.width > 0 && (compression == kRgb || compression == kBitFields)) {
+    const std::uint64_t row = (static_cast<std::uint64_t>(header.width) * depth + 31) / 32 * 4;
+    const std::uint64_t rows = static_cast<std::uint64_t>(header.height);
+    const std::uint64_t offset = bytes.U32(10);
+    if (offset > bytes.size() || rows > (bytes.size() - offset) / row) {
+      return Bad(FileFormat::kBmp, "got ", bytes.size(), " bytes, expected ", header.height, " rows of ", row,
+                 " bytes from byte ", offset, " on");
+    }
+  }
+  return header;
+}
+
+absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
+  FileHeader header{.format = FileFormat::kTiff};
+  std::uint32_t bits = 1;
+  std::uint32_t sample_format = 1;
+  std::uint32_t photometric = 1;
+  std::uint32_t samples = 1;
+  std::uint32_t extra_samples = 0;
+  std::int64_t tile_width = 0;
+  std::int64_t tile_height = 0;
+  std::uint32_t rows_per_strip = std::numeric_limits<std::uint32_t>::max();
+  const bool ok = ForEachTiffTag(
+      file, [&](const Bytes& bytes, std::uint32_t tag, std::uint32_t type, std::uint32_t count, std::size_t at) {
+        const std::uint32_t value = TagValue(bytes, type, at);
+        switch (tag) {
+          case 256:
+            header.width = value;
+            break;
+          case 257:
+            header.height = value;
+            break;
+          case 258:
+            bits = value;
+            for (std::uint32_t i = 1; i < std::min(count, 8U) && type == 3; ++i) {
+              bits = std::max(bits, bytes.U16(at + std::size_t{2} * i));
+            }
+            break;
+          case 262:
+            photometric = value;
+            break;
+          case kOrientationTag:
+            if (value >= 1 && value <= 8) header.orientation = static_cast<int>(value);
+            break;
+          case 277:
+            samples = value;
+            break;
+          case 278:
+            rows_per_strip = value;
+            break;
+          case 322:
+            tile_width = value;
+            break;
+          case 323:
+            tile_height = value;
+            break;
+          case 338:
+            extra_samples = value;
+            break;
+          case 339:
+            sample_format = value;
+            break;
+          default:
+            break;
+        }
+      });
+  if (!ok) {
+    if (Bytes(file, false).U16(2) == 43 || Bytes(file).U16(2) == 43) {
+      return Bad(FileFormat::kTiff, "BigTIFF is not supported");
+    }
+    return Bad(FileFormat::kTiff, "the first directory is broken or cut off");
+  }
+  constexpr std::uint32_t kSeparated = 5;
+  if (photometric == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
+  if (sample_format != 1 || bits > 16) {
+    return Bad(FileFormat::kTiff, "got samples of ", bits, " bits and format ", sample_format,
+               ", expected unsigned integers of at most 16 bits");
+  }
+  if (samples != 1 && samples != 3 && samples != 4) {
+    return Bad(FileFormat::kTiff, "got ", samples, " samples per pixel, expected 1, 3 or 4");
+  }
+  // 8 bits and less arrive premultiplied from the decoder.
+  header.straight_alpha = samples == 4 && extra_samples == 2 && bits > 8;
+  if (tile_width > 0) {
+    header.buffer_pixels = tile_width * tile_height;
+  } else if (rows_per_strip != std::numeric_limits<std::uint32_t>::max()) {
+    header.buffer_pixels = header.width * std::int64_t{rows_per_strip};
+  }
+  return header;
+}
+
+absl::StatusOr<FileHeader> ReadPnm(std::span<const std::byte> file) {
+  CKN_ASSIGN_OR_RETURN(const PnmHeader pnm, ReadPnmHeader(file));
+  return FileHeader{.format = FileFormat::kPnm, .width = pnm.width, .height = pnm.height};
+}
+
+absl::StatusOr<FileHeader> ReadAny(std::span<const std::byte> file) {
+  const Bytes bytes(file);
+  if (file.empty()) return absl::InvalidArgumentError("the image is empty");
+  if (bytes.Matches(0, "\x89PNG\r\n\x1a\n")) return ReadPng(bytes);
+  if (bytes.Matches(0, "\xFF\xD8\xFF")) return ReadJpeg(bytes);
+  if (bytes.Matches(0, "RIFF") && bytes.Matches(8, "WEBP")) return ReadWebp(file);
+  if (bytes.Matches(0, "BM")) return ReadBmp(file);
+  for (const std::string_view mark : {std::string_view("II*\0", 4), std::string_view("MM\0*", 4),
+                                      std::string_view("II+\0", 4), std::string_view("MM\0+", 4)}) {
+    if (bytes.Matches(0, mark)) return ReadTiff(file);
+  }
+  if (bytes.U8(0) == 'P' && bytes.U8(1) >= '1' && bytes.U8(1) <= '6') return ReadPnm(file);
+  return absl::InvalidArgumentError("unknown image format, expected PNG, JPEG, WebP, BMP, TIFF or PNM");
+}
+
+}  // namespace
+
+const char* FormatName(FileFormat format) {
+  switch (format) {
+    case FileFormat::kPng:
+      return "PNG";
+    case FileFormat::kJpeg:
+      return "JPEG";
+    case FileFormat::kWebp:
+      return "WebP";
+    case FileFormat::kBmp:
+      return "BMP";
+    case FileFormat::kTiff:
+      return "TIFF";
+    case FileFormat::kPnm:
+      return "PNM";
+  }
+  return "";
+}
+
+absl::StatusOr<FileHeader> ReadFileHeader(std::span<const std::byte> file) {
+  CKN_ASSIGN_OR_RETURN(const FileHeader header, ReadAny(file));
+  if (header.width < 1 || header.height < 1) {
+    return Bad(header.format, "got ", header.width, " x ", header.height, " pixels, expected at least 1 x 1");
+  }
+  return header;
+}
+
+}  // namespace ckn

@@ -1,0 +1,106 @@
+#include "server/image/preprocess.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <opencv2/imgproc.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/image/codecs.h"
+
+namespace ckn {
+namespace {
+
+// Luma of ITU-R BT.601 (0.299 R + 0.587 G + 0.114 B) times 1000. In integers, so that a gray picture gives the same
+// map to the last bit whether it is stored with one channel or with three equal ones.
+int Luma1000(const std::uint8_t* rgb) { return 299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]; }
+
+absl::Status ValidateImage(const ImageU8& image) {
+  if (image.height < 1 || image.width < 1 || (image.channels != 1 && image.channels != 3)) {
+    return absl::InvalidArgumentError(absl::StrCat("image of ", image.height, " x ", image.width, " x ", image.channels,
+                                                   ", expected at least 1 x 1 and 1 or 3 channels"));
+  }
+  const std::size_t expected = static_cast<std::size_t>(image.height) * image.width * image.channels;
+  if (image.pixels.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("image of ", image.height, " x ", image.width, " x ", image.channels,
+                                                   ": got ", image.pixels.size(), " bytes of pixels, expected ",
+                                                   expected));
+  }
+  return absl::OkStatus();
+}
+
+// Shrinking averages over the area of each new pixel, since mere sampling would alias.
+absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width) {
+  ConfigureOpenCv();
+  ImageU8 out;
+  out.height = height;
+  out.width = width;
+  out.channels = image.channels;
+  out.pixels.resize(static_cast<std::size_t>(height) * width * image.channels);
+  const int type = CV_8UC(image.channels);
+  // OpenCV's header takes a mutable pointer; the source is only read.
+  auto* const source_data = const_cast<std::uint8_t*>(image.pixels.data());  // NOLINT
+  const cv::Mat source(image.height, image.width, type, source_data);
+  cv::Mat target(height, width, type, out.pixels.data());
+  const bool shrinks = height <= image.height && width <= image.width;
+  try {
+    cv::resize(source, target, target.size(), 0, 0, shrinks ? cv::INTER_AREA : cv::INTER_LINEAR);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("cannot resize the image: ", error.what()));
+  }
+  return out;
+}
+
+// (d/dx, d/dy) of a one-channel map: central differences, one-sided at the borders, 0 across a side of one pixel.
+FeatureMap Gradient(const FeatureMap& gray) {
+  FeatureMap out(gray.height, gray.width, 2);
+  for (int y = 0; y < gray.height; ++y) {
+    const int above = std::max(y - 1, 0);
+    const int below = std::min(y + 1, gray.height - 1);
+    for (int x = 0; x < gray.width; ++x) {
+      const int left = std::max(x - 1, 0);
+      const int right = std::min(x + 1, gray.width - 1);
+      float* d = out.At(y, x);
+      // The distance is 2 inside and 1 at a border.
+      d[0] = right > left ? (*gray.At(y, right) - *gray.At(y, left)) / static_cast<float>(right - left) : 0;
+      d[1] = below > above ? (*gray.At(below, x) - *gray.At(above, x)) / static_cast<float>(below - above) : 0;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec) {
+  CKN_RETURN_IF_ERROR(ValidateImage(image));
+  ImageU8 resized;
+  const ImageU8* source = &image;
+  if (image.height != spec.height || image.width != spec.width) {
+    if (spec.resize == ResizePolicy::kReject) {
+      return absl::InvalidArgumentError(absl::StrCat("image of ", image.height, " x ", image.width,
+                                                     " pixels (height x width), expected ", spec.height, " x ",
+                                                     spec.width));
+    }
+    CKN_ASSIGN_OR_RETURN(resized, Resize(image, spec.height, spec.width));
+    source = &resized;
+  }
+
+  const bool gradient = spec.map == InputMap::kGradient;
+  const int channels = gradient ? 1 : spec.channels;
+  FeatureMap map(spec.height, spec.width, channels);
+  const std::size_t pixels = static_cast<std::size_t>(spec.height) * spec.width;
+  for (std::size_t i = 0; i < pixels; ++i) {
+    const std::uint8_t* in = source->pixels.data() + i * source->channels;
+    float* out = map.values.data() + i * channels;
+    if (channels == 1) {
+      out[0] = source->channels == 1 ? static_cast<float>(in[0]) / 255 : static_cast<float>(Luma1000(in)) / 255000;
+    } else {
+      for (int c = 0; c < channels; ++c) out[c] = static_cast<float>(in[source->channels == 1 ? 0 : c]) / 255;
+    }
+  }
+  return gradient ? Gradient(map) : map;
+}
+
+}  // namespace ckn

@@ -1,0 +1,99 @@
+#include "server/serving/executor.h"
+
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ckn {
+
+Executor::Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length)
+    : options_(options), length_gauge_(queue_length) {
+  assert(options.threads >= 0 && options.max_queue >= 1);
+  workers_.reserve(static_cast<std::size_t>(options.threads));
+  for (int i = 0; i < options.threads; ++i) workers_.emplace_back([this] { Work(); });
+}
+
+Executor::~Executor() { Drain(); }
+
+absl::Status Executor::Submit(Job job) {
+  assert(job.items >= 1);
+  const bool many = job.items > 1;
+  auto running = std::make_shared<Running>(std::move(job));
+  const absl::MutexLock lock(&mu_);
+  if (draining_) return absl::UnavailableError("the server is stopping and takes no new calls");
+  if (queue_.size() >= options_.max_queue) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queue_.size(), " calls wait, the limit is ",
+                                                     options_.max_queue, "; try again later"));
+  }
+  queue_.push_back(std::move(running));
+  PublishLength();
+  if (many) {
+    changed_.SignalAll();
+  } else {
+    changed_.Signal();
+  }
+  return absl::OkStatus();
+}
+
+void Executor::Drain() {
+  {
+    const absl::MutexLock lock(&mu_);
+    draining_ = true;
+    changed_.SignalAll();
+  }
+  for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+  while (RunOne()) {
+  }
+}
+
+bool Executor::RunOne() {
+  Item item;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (queue_.empty()) return false;
+    item = Take();
+  }
+  Run(item);
+  return true;
+}
+
+std::size_t Executor::queue_length() const {
+  const absl::MutexLock lock(&mu_);
+  return queue_.size();
+}
+
+void Executor::Work() {
+  for (;;) {
+    Item item;
+    {
+      const absl::MutexLock lock(&mu_);
+      while (queue_.empty() && !draining_) changed_.Wait(&mu_);
+      if (queue_.empty()) return;
+      item = Take();
+    }
+    Run(item);
+  }
+}
+
+Executor::Item Executor::Take() {
+  Item item{.running = std::move(queue_.front())};
+  queue_.pop_front();
+  item.index = item.running->next++;
+  if (item.running->next < item.running->job.items) queue_.push_back(item.running);
+  PublishLength();
+  return item;
+}
+
+void Executor::PublishLength() {
+  if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
+}
+
+void Executor::Run(const Item& item) {
+  item.running->job.run(item.index);
+  // acq_rel: the last one sees what all the others wrote.
+  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) == 1) item.running->job.done();
+}
+
+}  // namespace ckn

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "prometheus/gauge.h"
+
+namespace ckn {
+
+// The work of one call: `items` independent pieces, at least one. run(i) is called once for each i in [0, items),
+// possibly by several workers at a time; then done() once, by the worker that finished last. Neither may throw.
+struct Job {
+  std::size_t items = 1;
+  std::function<void(std::size_t item)> run;
+  std::function<void()> done;
+};
+
+struct ExecutorOptions {
+  // 0: none, the owner drives the work through RunOne().
+  int threads = 1;
+  // Jobs with items that no worker has taken yet.
+  std::size_t max_queue = 64;
+};
+
+// A bounded queue and a fixed set of workers between transport and compute.
+//
+// Workers take one item at a time from the waiting jobs in turn, so that a call with a thousand images neither blocks
+// the calls behind it nor leaves workers idle. No lock is held while an item runs. Every accepted job gets its done(),
+// also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up to its run.
+class Executor {
+ public:
+  // `queue_length` follows the number of waiting jobs; may be null.
+  Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length);
+  // Drains.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE: draining. After an error nothing of the job is called.
+  absl::Status Submit(Job job);
+
+  // Accepts no more jobs, finishes those accepted and stops the workers.
+  void Drain();
+
+  // Runs one item of the next job on the calling thread. False when nothing waits.
+  bool RunOne();
+
+  [[nodiscard]] std::size_t queue_length() const;
+
+ private:
+  struct Running {
+    explicit Running(Job j) : job(std::move(j)), left(job.items) {}
+    const Job job;
+    std::size_t next = 0;  // first item not taken; guarded by Executor::mu_
+    std::atomic<std::size_t> left;
+  };
+  struct Item {
+    std::shared_ptr<Running> running;
+    std::size_t index = 0;
+  };
+
+  void Work();
+  Item Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Run(const Item& item);
+
+  const ExecutorOptions options_;
+  prometheus::Gauge* const length_gauge_;
+
+  mutable absl::Mutex mu_;
+  absl::CondVar changed_;
+  std::deque<std::shared_ptr<Running>> queue_ ABSL_GUARDED_BY(mu_);
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace ckn

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace ckn {
+
+enum class Method { kClassify, kEncode, kListModels };
+enum class Stage { kDecode, kQueue, kCompute };
+enum class ImageOutcome {
+  kOk,
+  kInvalid,  // the client's: cannot be decoded, does not fit the model, unknown model
+  kExpired,  // deadline passed or call cancelled before the image was done
+  kError,    // ours
+};
+
+inline constexpr std::size_t kMethodCount = 3;
+inline constexpr std::size_t kStageCount = 3;
+inline constexpr std::size_t kImageOutcomeCount = 4;
+inline constexpr std::size_t kStatusCodeCount = 17;
+
+// The name of the RPC.
+std::string_view MethodName(Method method);
+
+// What /metrics shows. Label values come from closed sets only: methods, status codes, stages, outcomes, and the names
+// of loaded models; whatever else a client asks for counts under one value. All children exist before the first call.
+// Thread-safe.
+class Metrics {
+ public:
+  explicit Metrics(const std::string& version);
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // The models that may appear as a label from now on. Counters of a model that left stay, since counters must not go
+  // back.
+  void SetModels(const std::vector<std::string>& names);
+
+  void CountRequest(Method method, absl::StatusCode code, double seconds);
+  void ObserveStage(Stage stage, double seconds);
+  // An unknown or empty `model` counts under "(unknown)".
+  void CountImages(std::string_view model, ImageOutcome outcome, std::size_t count);
+
+  [[nodiscard]] prometheus::Gauge& queue_length() { return *queue_length_; }
+  [[nodiscard]] prometheus::Gauge& in_flight() { return *in_flight_; }
+  [[nodiscard]] prometheus::Gauge& ready() { return *ready_; }
+
+  // Prometheus text format, version 0.0.4.
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  using ImageCounters = std::array<prometheus::Counter*, kImageOutcomeCount>;
+
+  ImageCounters AddImageCounters(const std::string& model);
+
+  prometheus::Registry registry_;
+  std::array<std::array<prometheus::Counter*, kStatusCodeCount>, kMethodCount> requests_{};
+  std::array<prometheus::Histogram*, kMethodCount> request_seconds_{};
+  std::array<prometheus::Histogram*, kStageCount> stage_seconds_{};
+  prometheus::Family<prometheus::Counter>& images_;
+  ImageCounters unknown_model_images_;
+  prometheus::Gauge* queue_length_ = nullptr;
+  prometheus::Gauge* in_flight_ = nullptr;
+  prometheus::Gauge* models_loaded_ = nullptr;
+  prometheus::Gauge* ready_ = nullptr;
+
+  mutable absl::Mutex mu_;
+  std::map<std::string, ImageCounters, std::less<>> model_images_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ckn

@@ -1,0 +1,126 @@
+#include "server/serving/model_registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/quote.h"
+#include "server/base/status.h"
+
+namespace ckn {
+namespace {
+
+namespace fs = std::filesystem;
+
+v1::ModelInfo DescribeModel(const LoadedModel& loaded, const Pipeline& pipeline) {
+  const Model& model = loaded.model;
+  v1::ModelInfo info;
+  info.set_name(model.name);
+  info.set_height(model.input.height);
+  info.set_width(model.input.width);
+  info.set_channels(model.input.channels);
+  info.set_features(pipeline.feature_count());
+  for (const std::string& name : model.class_names) info.add_class_names(name);
+  info.set_sha256(loaded.sha256);
+  info.set_dataset(model.provenance.dataset());
+  info.set_validation_error_percent(model.provenance.validation_error_percent());
+  if (model.provenance.has_test_error_percent()) {
+    info.set_test_error_percent(model.provenance.test_error_percent());
+  }
+  return info;
+}
+
+// Runs the model on an all-zero image of its own size.
+absl::Status Warm(const Pipeline& pipeline) {
+  const InputSpec& input = pipeline.input();
+  ImageU8 image{.height = input.height, .width = input.width, .channels = input.channels, .pixels = {}};
+  image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
+                      static_cast<std::size_t>(image.channels));
+  CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, pipeline.Classify(image));
+  if (!std::all_of(scores.begin(), scores.end(), [](float score) { return std::isfinite(score); })) {
+    return absl::InvalidArgumentError("the scores of an all-zero image are not finite");
+  }
+  return absl::OkStatus();
+}
+
+std::string LoadedNames(const ModelSet& models) {
+  return absl::StrJoin(models, ", ",
+                       [](std::string* out, const auto& entry) { absl::StrAppend(out, Quote(entry.first)); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, const ModelLimits& limits) {
+  CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(path, limits));
+  absl::StatusOr<Pipeline> pipeline = Pipeline::Create(loaded.model);
+  if (!pipeline.ok()) return Annotate(pipeline.status(), path);
+  CKN_RETURN_IF_ERROR(Annotate(Warm(*pipeline), path + ": warm-up"));
+
+  std::size_t longest = 0;
+  for (const std::string& name : loaded.model.class_names) longest = std::max(longest, name.size());
+  v1::ModelInfo info = DescribeModel(loaded, *pipeline);
+  return std::make_shared<const ServedModel>(ServedModel{
+      .pipeline = *std::move(pipeline), .info = std::move(info), .path = path, .longest_class_name = longest});
+}
+
+absl::StatusOr<ModelSet> LoadModelFolder(const std::string& folder, const ModelLimits& limits) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    // is_regular_file follows links: mounted configuration is often a link.
+    std::error_code ignored;
+    if (entry->path().extension() == ".ckn" && entry->is_regular_file(ignored)) paths.push_back(entry->path().string());
+  }
+  if (error) return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), ": ", error.message()));
+  if (paths.empty()) {
+    return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), " holds no *.ckn file"));
+  }
+  std::sort(paths.begin(), paths.end());
+
+  ModelSet models;
+  for (const std::string& path : paths) {
+    CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, LoadServedModel(path, limits));
+    const std::string name = model->info.name();
+    const auto [existing, inserted] = models.emplace(name, std::move(model));
+    if (!inserted) {
+      return absl::AlreadyExistsError(absl::StrCat("two model files hold a model named ", Quote(name), ": ",
+                                                   existing->second->path, " and ", path));
+    }
+  }
+  return models;
+}
+
+void ModelRegistry::Replace(ModelSet models) {
+  auto next = std::make_shared<const ModelSet>(std::move(models));
+  const absl::MutexLock lock(&mu_);
+  // The old set leaves through `next`, after the lock: freeing models takes time.
+  models_.swap(next);
+}
+
+std::shared_ptr<const ModelSet> ModelRegistry::Snapshot() const {
+  const absl::ReaderMutexLock lock(&mu_);
+  return models_;
+}
+
+absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::Find(std::string_view name) const {
+  const std::shared_ptr<const ModelSet> models = Snapshot();
+  if (models->empty()) return absl::NotFoundError("no model is loaded");
+  if (name.empty()) {
+    if (models->size() == 1) return models->begin()->second;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: not given; with several models loaded, name one of ", LoadedNames(*models)));
+  }
+  const auto found = models->find(name);
+  if (found == models->end()) {
+    return absl::NotFoundError(absl::StrCat("model ", Quote(name), " is not loaded; loaded: ", LoadedNames(*models)));
+  }
+  return found->second;
+}
+
+}  // namespace ckn

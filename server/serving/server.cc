@@ -1,0 +1,131 @@
+#include "server/serving/server.h"
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "grpc/grpc.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "server/base/quote.h"
+#include "server/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace ckn {
+namespace {
+
+void LogModel(const ServedModel& model) {
+  const v1::ModelInfo& info = model.info;
+  spdlog::info("model {}: input {}x{}x{}, {} features, {} classes, file {}, sha256 {}", Quote(info.name()),
+               info.height(), info.width(), info.channels(), info.features(), info.class_names_size(),
+               Printable(model.path), info.sha256());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+  std::unique_ptr<Server> server(new Server(options));
+  if (options.http.has_value()) {
+    // First, so that probes get an answer while models load.
+    absl::StatusOr<std::unique_ptr<HttpEndpoint>> http =
+        HttpEndpoint::Start(*options.http, {.metrics = [raw = server.get()] { return raw->metrics_.Text(); },
+                                            .ready = [raw = server.get()] { return raw->ready_.load(); }});
+    if (!http.ok()) return Annotate(http.status(), "HTTP port");
+    server->http_ = *std::move(http);
+    spdlog::info("HTTP: http://{}/metrics, /healthz, /readyz",
+                 HostPort{.host = options.http->host, .port = server->http_port()}.ToString());
+  }
+
+  CKN_ASSIGN_OR_RETURN(ModelSet models, LoadModelFolder(options.models_folder));
+  std::vector<std::string> names;
+  for (const auto& [name, model] : models) {
+    names.push_back(name);
+    LogModel(*model);
+  }
+  server->metrics_.SetModels(names);
+  server->models_.Replace(std::move(models));
+
+  CKN_RETURN_IF_ERROR(Annotate(server->StartGrpc(), "gRPC port"));
+  server->ready_.store(true);
+  server->metrics_.ready().Set(1);
+  spdlog::info("serving gRPC on {} with {} worker threads, queue of {} calls",
+               HostPort{.host = options.listen.host, .port = server->grpc_port()}.ToString(), options.threads,
+               options.max_queue);
+  return server;
+}
+
+Server::Server(const ServerOptions& options)
+    : options_(options),
+      metrics_(options.version),
+      executor_({.threads = options.threads, .max_queue = static_cast<std::size_t>(options.max_queue)},
+                &metrics_.queue_length()),
+      core_(models_, executor_, metrics_, clock_, options.limits),
+      service_(core_) {}
+
+Server::~Server() {
+  if (!stopped_) Stop();
+}
+
+int Server::http_port() const { return http_ == nullptr ? 0 : http_->port(); }
+
+absl::Status Server::StartGrpc() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  const int message_bytes = static_cast<int>(options_.limits.max_message_bytes);
+  builder.SetMaxReceiveMessageSize(message_bytes);
+  builder.SetMaxSendMessageSize(message_bytes);
+  // Otherwise a second server on the same port starts without an error and takes half of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Clients may ping every 10 s, also between calls; the default answers that with GOAWAY "too_many_pings".
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddListeningPort(options_.listen.ToString(), grpc::InsecureServerCredentials(), &grpc_port_);
+  builder.RegisterService(&service_);
+  grpc_server_ = builder.BuildAndStart();
+  if (grpc_server_ == nullptr || grpc_port_ <= 0) {
+    CKN_RETURN_IF_ERROR(CheckCanListen(options_.listen));
+    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options_.listen.ToString()));
+  }
+  grpc_server_->GetHealthCheckService()->SetServingStatus(v1::Inference::service_full_name(), true);
+  return absl::OkStatus();
+}
+
+void Server::Stop() {
+  stopped_ = true;
+  ready_.store(false);
+  metrics_.ready().Set(0);
+  if (grpc_server_ != nullptr) {
+    grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+    if (options_.lame_duck > absl::ZeroDuration()) {
+      spdlog::info("not ready any more; taking calls for another {}", absl::FormatDuration(options_.lame_duck));
+      absl::SleepFor(options_.lame_duck);
+    }
+    ShutDownGrpc();
+  }
+  executor_.Drain();
+  http_.reset();
+}
+
+void Server::ShutDownGrpc() {
+  absl::Notification done;
+  std::thread shutdown([&] {
+    grpc_server_->Shutdown(absl::ToChronoTime(absl::Now() + options_.drain_timeout));
+    done.Notify();
+  });
+  // A client that watches the health service has a call that never ends by itself, for which Shutdown() would wait
+  // until the drain timeout. So once no inference call has been seen for this long, what is left is cancelled.
+  constexpr absl::Duration kQuiet = absl::Milliseconds(250);
+  std::int64_t begun_before = -1;
+  while (!done.WaitForNotificationWithTimeout(kQuiet)) {
+    const std::int64_t begun = core_.calls_begun();
+    if (core_.calls_in_flight() == 0 && begun == begun_before) grpc_server_cancel_all_calls(grpc_server_->c_server());
+    begun_before = begun;
+  }
+  shutdown.join();
+}
+
+}  // namespace ckn

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/serving/clock.h"
+#include "server/serving/executor.h"
+#include "server/serving/grpc_service.h"
+#include "server/serving/host_port.h"
+#include "server/serving/http_endpoint.h"
+#include "server/serving/inference_core.h"
+#include "server/serving/metrics.h"
+#include "server/serving/model_registry.h"
+
+namespace grpc {
+class Server;
+}
+
+namespace ckn {
+
+struct ServerOptions {
+  std::string models_folder;
+  HostPort listen{.host = "127.0.0.1", .port = 8500};
+  std::optional<HostPort> http;  // not set: no HTTP port
+  int threads = 1;               // workers that decode and compute
+  int max_queue = 64;            // calls that wait for a worker
+  InferenceLimits limits;        // max_message_bytes applies to both directions
+  absl::Duration lame_duck = absl::ZeroDuration();
+  absl::Duration drain_timeout = absl::Seconds(10);
+  std::string version;
+};
+
+// The life of a server process: load and warm the models, listen, serve, stop without losing calls.
+class Server {
+ public:
+  // Returns once calls are served; the health service then says SERVING. Fails when a model cannot be used or a port is
+  // taken; messages say which.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  // Stops, if Stop() was not called.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The ports in use, also when 0 was asked for. http_port() is 0 without an HTTP port.
+  [[nodiscard]] int grpc_port() const { return grpc_port_; }
+  [[nodiscard]] int http_port() const;
+
+  // Health turns NOT_SERVING and calls are still taken for `lame_duck`; then no new calls, and those in flight are
+  // answered or, after `drain_timeout`, cancelled. Returns as soon as none is left. Call it once.
+  void Stop();
+
+ private:
+  explicit Server(const ServerOptions& options);
+
+  absl::Status StartGrpc();
+  void ShutDownGrpc();
+
+  const ServerOptions options_;
+  const RealClock clock_;
+  Metrics metrics_;
+  std::atomic<bool> ready_{false};
+  std::unique_ptr<HttpEndpoint> http_;
+  ModelRegistry models_;
+  Executor executor_;
+  InferenceCore core_;
+  GrpcService service_;
+  std::unique_ptr<grpc::Server> grpc_server_;
+  int grpc_port_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace ckn

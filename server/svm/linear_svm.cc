@@ -1,0 +1,42 @@
+#include "server/svm/linear_svm.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+namespace ckn {
+
+void Standardization::Apply(std::span<float> features) const {
+  assert(static_cast<Eigen::Index>(features.size()) == mean.size());
+  const float inverse = 1 / scale;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    features[i] = (features[i] - mean[static_cast<Eigen::Index>(i)]) * inverse;
+  }
+}
+
+std::vector<float> LinearSvm::Score(std::span<const float> features) const {
+  assert(static_cast<int>(features.size()) == this->features());
+  const Eigen::Map<const Eigen::VectorXf> x(features.data(), static_cast<Eigen::Index>(features.size()));
+  std::vector<float> scores(weights.rows());
+  for (Eigen::Index c = 0; c < weights.rows(); ++c) {
+    scores[c] = weights.row(c).dot(x) + bias[c];
+  }
+  return scores;
+}
+
+int ArgMax(std::span<const float> scores) {
+  assert(!scores.empty());
+  return static_cast<int>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+std::vector<int> TopK(std::span<const float> scores, int k) {
+  std::vector<int> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::clamp<std::ptrdiff_t>(k, 0, static_cast<std::ptrdiff_t>(order.size()));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                    [&scores](int a, int b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
+  order.resize(count);
+  return order;
+}
+
+}  // namespace ckn

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/image/image.h"
+
+namespace ckn {
+
+// A labelled set of images, all of one size.
+struct Dataset {
+  std::string title;  // KIND and the folder's last component, for people
+  int height = 0;
+  int width = 0;
+  int channels = 0;                  // 1 or 3 (R, G, B)
+  std::vector<std::uint8_t> pixels;  // [size()][height][width][channels]
+  std::vector<int> labels;           // [size()], indices into class_names
+  std::vector<std::string> class_names;
+  std::vector<std::string> item_names;  // file names of an image folder; empty for the other kinds
+
+  [[nodiscard]] std::size_t size() const { return labels.size(); }
+  [[nodiscard]] ImageU8 Image(std::size_t index) const;
+};
+
+enum class Split { kTrain, kTest };
+
+// Loads one split of a data set named KIND:FOLDER.
+//   mnist:    {train,t10k}-{images-idx3,labels-idx1}-ubyte, also with a dot before "idx", plain or .gz (any IDX set
+//             with these names); class names from class_names.txt (one a line) if it is there, else "0", "1", ...
+//             up to the largest label of the split
+//   cifar10:  data_batch_{1..5}.bin and test_batch.bin, here or in cifar-10-batches-bin/; class names from
+//             batches.meta.txt if it is there
+//   stl10:    {train,test}_{X,y}.bin, here or in stl10_binary/; class names from class_names.txt if it is there
+//   images:   FOLDER/train/CLASS/*, FOLDER/test/CLASS/*; without these two, FOLDER/CLASS/* is the training split and
+//             there is no test split. Classes and files in the order of their names; hidden files are skipped; gray and
+//             colour files mixed make the set colour
+// INVALID_ARGUMENT: malformed name or file; NOT_FOUND: a file or split is missing. Messages name the file, what was
+// got and what was expected.
+absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split);
+// Whether the split's files are there at all (an images folder without test/ has no test split).
+bool HasSplit(const std::string& name, Split split);
+
+// Lower-case hex SHA-256 over the decoded content: size, labels, pixels; independent of compression and folder.
+std::string DatasetSha256(const Dataset& data);
+
+}  // namespace ckn

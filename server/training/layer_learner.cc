@@ -1,0 +1,202 @@
+#include "server/training/layer_learner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "server/base/status.h"
+#include "server/training/kernel_approximation.h"
+#include "server/training/kmeans.h"
+#include "server/training/lbfgsb.h"
+#include "server/training/random.h"
+
+namespace ckn {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kRandomFiltersStream = 3'000'000;
+constexpr auto kReportEvery = std::chrono::seconds(5);
+constexpr auto kSaveEvery = std::chrono::seconds(60);
+
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+// Gaussian noise scaled to unit expected norm, the norm that solutions of problem (4) have.
+RowMatrixF RandomFilters(int filters, Eigen::Index dim, std::uint64_t seed) {
+  Rng rng = MakeRng(seed, kRandomFiltersStream);
+  const auto uniform = [&rng] { return (static_cast<double>(rng() >> 11) + 0.5) * 0x1.0p-53; };
+  RowMatrixF out(filters, dim);
+  for (Eigen::Index i = 0; i < out.size(); ++i) {  // Box-Muller
+    out.data()[i] = static_cast<float>(std::sqrt(-2 * std::log(uniform()) / static_cast<double>(dim)) *
+                                       std::cos(2 * std::numbers::pi * uniform()));
+  }
+  return out;
+}
+
+PatchPairs TakeLast(PatchPairs& pairs, Eigen::Index count) {
+  PatchPairs last{pairs.x.bottomRows(count), pairs.y.bottomRows(count)};
+  pairs.x.conservativeResize(pairs.size() - count, Eigen::NoChange);
+  pairs.y.conservativeResize(pairs.x.rows(), Eigen::NoChange);
+  return last;
+}
+
+}  // namespace
+
+Layer OrientationLayer(int orientations) {
+  Layer layer;
+  layer.patch_size = 1;
+  layer.in_channels = 2;
+  layer.learned = false;
+  layer.sigma = static_cast<float>(2 * std::numbers::pi / orientations);
+  layer.filters.resize(orientations, 2);
+  for (int l = 0; l < orientations; ++l) {
+    const double theta = 2 * std::numbers::pi * l / orientations;
+    layer.filters(l, 0) = static_cast<float>(std::cos(theta));
+    layer.filters(l, 1) = static_cast<float>(std::sin(theta));
+  }
+  layer.eta.setOnes(orientations);
+  return layer;
+}
+
+absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double sigma, double sigma_quantile,
+                                        std::size_t images,
+                                        const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
+                                        const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
+                                        const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress) {
+  const auto start = SteadyClock::now();
+  const std::int64_t held_out =
+      std::max<std::int64_t>(1, std::llround(static_cast<double>(options.pairs) * options.held_out_fraction));
+  PatchSampling sampling;
+  sampling.pairs = options.pairs + held_out;
+  sampling.patch_size = shape.patch_size;
+  sampling.subtract_mean = shape.subtract_patch_mean;
+  sampling.min_norm = shape.epsilon;
+  sampling.seed = seed;
+  sampling.stream = stream;
+  CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
+  PatchPairs held_out_pairs = TakeLast(pairs, held_out);
+  if (sigma <= 0) sigma = DistanceQuantile(pairs, sigma_quantile);
+  if (!(sigma > 0)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "sigma: the %g quantile of the distance between patches is %g, expected more than 0; give sigma or a larger "
+        "quantile",
+        sigma_quantile, sigma));
+  }
+  progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
+                                  shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));
+
+  RowMatrixF initial;
+  if (options.init == FilterInit::kRandom) {
+    initial = RandomFilters(filters, pairs.x.cols(), seed + stream);
+  } else if (checkpoint.restored.empty()) {  // a restored state replaces the initial point
+    const Eigen::Index points = std::min<Eigen::Index>(pairs.size(), options.kmeans_points);
+    CKN_ASSIGN_OR_RETURN(initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, seed + stream,
+                                         pool, progress));
+    progress.report(absl::StrFormat("k-means of %d points done (%.1f s)", points, SecondsSince(start)));
+  } else {
+    initial.setZero(filters, pairs.x.cols());
+  }
+
+  const auto dim = pairs.x.cols();
+  const KernelApproximation problem(std::move(pairs), sigma, filters, pool);
+  std::vector<double> variables(problem.variable_count());
+  Eigen::Map<RowMatrixD>(variables.data(), filters, dim) = initial.cast<double>();
+  const double eta = checkpoint.restored.empty() ? problem.BestConstantEta(initial) : 0;
+  std::fill(variables.begin() + initial.size(), variables.end(), eta);
+  std::vector<bool> lower_bounded(variables.size(), false);
+  std::fill(lower_bounded.begin() + initial.size(), lower_bounded.end(), true);
+
+  Lbfgsb solver(std::move(variables), lower_bounded, LbfgsbOptions{});
+  v1::LayerLearning learning;
+  if (!checkpoint.restored.empty()) {
+    // The objective at the start travels in front of the optimiser's own state.
+    double objective_start = 0;
+    if (checkpoint.restored.size() < sizeof(objective_start)) {
+      return absl::DataLossError("state of the optimiser: truncated");
+    }
+    std::memcpy(&objective_start, checkpoint.restored.data(), sizeof(objective_start));
+    learning.set_objective_start(objective_start);
+    CKN_RETURN_IF_ERROR(solver.Restore(std::string_view(checkpoint.restored).substr(sizeof(objective_start))));
+    progress.report(absl::StrFormat("resumed at iteration %d, objective %.4e", solver.iterations(), solver.value()));
+  }
+  const auto save = [&] {
+    const double objective_start = learning.objective_start();
+    std::string state(reinterpret_cast<const char*>(&objective_start), sizeof(objective_start));
+    return checkpoint.save(state + solver.Save());
+  };
+
+  const auto optimisation_start = SteadyClock::now();
+  const int first_iteration = solver.iterations();
+  auto reported = optimisation_start;
+  auto saved = optimisation_start;
+  std::int64_t evaluations = 0;
+  std::string stop_reason;
+  const auto speed = [&] {
+    return problem.FlopsPerEvaluation() * static_cast<double>(evaluations) / SecondsSince(optimisation_start) * 1e-9;
+  };
+  while (stop_reason.empty()) {
+    switch (solver.Step()) {
+      case Lbfgsb::Request::kEvaluate:
+        solver.SetValue(problem.Evaluate(solver.x(), solver.gradient()));
+        if (++evaluations == 1 && checkpoint.restored.empty()) learning.set_objective_start(solver.value());
+        break;
+      case Lbfgsb::Request::kIteration: {
+        const auto now = SteadyClock::now();
+        if (solver.iterations() >= options.iterations) {
+          stop_reason = absl::StrFormat("iteration limit %d", options.iterations);
+        }
+        if (now - reported >= kReportEvery) {
+          reported = now;
+          const double left = SecondsSince(optimisation_start) / (solver.iterations() - first_iteration) *
+                              (options.iterations - solver.iterations());
+          progress.report(absl::StrFormat("L-BFGS-B iteration %d/%d, objective %.4e, %.0f GFLOP/s, at most %.0f s left",
+                                          solver.iterations(), options.iterations, solver.value(), speed(), left));
+        }
+        if (progress.stopped()) {
+          CKN_RETURN_IF_ERROR(save());
+          return StoppedError();
+        }
+        if (now - saved >= kSaveEvery) {
+          saved = now;
+          CKN_RETURN_IF_ERROR(save());
+        }
+        break;
+      }
+      case Lbfgsb::Request::kDone:
+        stop_reason = solver.Message();
+        break;
+    }
+  }
+
+  LearnedLayer learned{shape, {}};
+  learned.layer.learned = true;
+  learned.layer.sigma = static_cast<float>(sigma);
+  learned.layer.filters = Eigen::Map<const RowMatrixD>(solver.x().data(), filters, dim).cast<float>();
+  learned.layer.eta =
+      Eigen::Map<const Eigen::VectorXd>(solver.x().data() + initial.size(), filters).cwiseMax(0).cast<float>();
+
+  learning.set_pairs(problem.pair_count());
+  learning.set_iterations(solver.iterations());
+  learning.set_objective(solver.value());
+  learning.set_stop_reason(stop_reason);
+  learning.set_initialisation(options.init == FilterInit::kKMeans ? "kmeans" : "random");
+  const double energy = problem.KernelEnergy();
+  const KernelApproximation unseen(std::move(held_out_pairs), sigma, filters, pool);
+  learning.set_held_out_objective(unseen.Evaluate(solver.x(), {}));
+  progress.report(absl::StrFormat(
+      "%d iterations (%s), objective %.4e -> %.4e (%.3f %% of the kernel's energy), held-out %.4e, %d of %d eta are 0, "
+      "%.0f GFLOP/s (%.1f s)",
+      solver.iterations(), stop_reason, learning.objective_start(), learning.objective(),
+      100 * learning.objective() / energy, learning.held_out_objective(), (learned.layer.eta.array() == 0).count(),
+      filters, speed(), SecondsSince(start)));
+  learned.learning = std::move(learning);
+  return learned;
+}
+
+}  // namespace ckn

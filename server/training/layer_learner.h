@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ckn/v1/model.pb.h"
+#include "server/base/thread_pool.h"
+#include "server/ckn/layer.h"
+#include "server/training/patch_pairs.h"
+#include "server/training/progress.h"
+
+namespace ckn {
+
+enum class FilterInit { kKMeans, kRandom };
+
+struct LearningOptions {
+  std::int64_t pairs = 300'000;  // n of problem (4)
+  int iterations = 1'000;        // at most, of L-BFGS-B
+  FilterInit init = FilterInit::kKMeans;
+  int kmeans_iterations = 30;
+  std::int64_t kmeans_points = 100'000;  // at most
+  double held_out_fraction = 0.1;        // of `pairs`, drawn in addition, to report the objective on
+};
+
+// Where a learner keeps its state between iterations. Called from the learning thread.
+struct LayerCheckpoint {
+  std::string restored;  // state to continue from; empty: start anew
+  // Stores a state; called now and then and before a stop.
+  std::function<absl::Status(const std::string& state)> save = [](const std::string&) { return absl::OkStatus(); };
+};
+
+struct LearnedLayer {
+  Layer layer;
+  v1::LayerLearning learning;
+};
+
+// Algorithm 1 for one layer. `shape` has all of the layer but filters, eta and sigma; sigma 0 asks for the quantile.
+// map_of(i, worker) is the map below of training image i. CANCELLED when progress says stop (the state is saved first).
+absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double sigma, double sigma_quantile,
+                                        std::size_t images,
+                                        const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
+                                        const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
+                                        const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress);
+
+// The fixed first layer of a gradient map: `orientations` unit vectors (cos theta, sin theta), theta = 2 pi l / p,
+// sigma = 2 pi / p, eta = 1 (a common factor cancels in the next layer's normalisation and in standardisation).
+Layer OrientationLayer(int orientations);
+
+}  // namespace ckn

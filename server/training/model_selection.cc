@@ -1,0 +1,163 @@
+#include "server/training/model_selection.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "server/base/status.h"
+#include "server/simd/gemm.h"
+#include "server/training/features.h"
+#include "server/training/random.h"
+
+namespace ckn {
+namespace {
+
+constexpr std::uint64_t kFoldStream = 4'000'000;
+
+// Misclassified rows of standardised x for each point of the path.
+std::vector<std::int64_t> CountErrors(const std::vector<SvmPathPoint>& path, const Eigen::Ref<const RowMatrixF>& x,
+                                      std::span<const int> labels, ThreadPool& pool) {
+  std::vector<std::int64_t> errors(path.size());
+  pool.ParallelFor(path.size(), [&](std::size_t i, int) {
+    const LinearSvm& svm = path[i].svm;
+    RowMatrixF scores(x.rows(), svm.classes());
+    scores.rowwise() = svm.bias.transpose();
+    Gemm(Op::kNone, Op::kTranspose, x.rows(), svm.classes(), svm.features(), 1, x.data(), x.outerStride(),
+         svm.weights.data(), svm.features(), 1, scores.data(), svm.classes());
+    for (Eigen::Index row = 0; row < x.rows(); ++row) {
+      const std::span<const float> row_scores(scores.row(row).data(), static_cast<std::size_t>(scores.cols()));
+      if (ArgMax(row_scores) != labels[row]) ++errors[i];
+    }
+  });
+  return errors;
+}
+
+// fold[i] in [0, folds): a random one, balanced within each class.
+std::vector<int> AssignFolds(std::span<const int> labels, int classes, int folds, std::uint64_t seed) {
+  std::vector<std::vector<std::size_t>> by_class(classes);
+  for (std::size_t i = 0; i < labels.size(); ++i) by_class[labels[i]].push_back(i);
+  Rng rng = MakeRng(seed, kFoldStream);
+  std::vector<int> fold(labels.size());
+  int next = 0;
+  for (std::vector<std::size_t>& rows : by_class) {
+    Shuffle(rng, rows);
+    for (const std::size_t row : rows) fold[row] = next++ % folds;
+  }
+  return fold;
+}
+
+void ReportPath(const std::vector<SvmPathPoint>& path, double seconds, const Progress& progress) {
+  int newton = 0, cg = 0;
+  double worst_gap = 0;
+  for (const SvmPathPoint& point : path) {
+    for (const SvmReport& report : point.reports) {
+      newton += report.newton_iterations;
+      cg += report.cg_iterations;
+      if (report.objective > 0) worst_gap = std::max(worst_gap, report.gap / report.objective);
+    }
+  }
+  progress.report(absl::StrFormat("%d values of C, %d Newton and %d CG iterations, largest relative gap %.1e (%.1f s)",
+                                  path.size(), newton, cg, worst_gap, seconds));
+}
+
+}  // namespace
+
+std::vector<std::size_t> OrderForHoldOut(std::span<const int> labels, int classes, std::size_t count) {
+  std::vector<std::size_t> class_size(classes);
+  for (const int label : labels) ++class_size[label];
+  // Round so that the shares add up: the running total of exact shares, rounded.
+  std::vector<std::size_t> quota(classes);
+  std::size_t seen = 0, given = 0;
+  for (int k = 0; k < classes; ++k) {
+    seen += class_size[k];
+    const auto target = static_cast<std::size_t>(
+        std::llround(static_cast<double>(seen) * static_cast<double>(count) / static_cast<double>(labels.size())));
+    quota[k] = target - given;
+    given = target;
+  }
+  std::vector<bool> held_out(labels.size());
+  for (std::size_t i = labels.size(); i-- > 0;) {
+    if (quota[labels[i]] == 0) continue;
+    --quota[labels[i]];
+    held_out[i] = true;
+  }
+  std::vector<std::size_t> order(labels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_partition(order.begin(), order.end(), [&held_out](std::size_t i) { return !held_out[i]; });
+  return order;
+}
+
+absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> labels, int classes,
+                                                 const ValidationPlan& plan, const SvmOptions& options,
+                                                 std::uint64_t seed, ThreadPool& pool, const Progress& progress) {
+  const Eigen::Index n = x.rows();
+  std::vector<std::int64_t> errors(plan.c_grid.size());
+  Eigen::Index validated = 0;
+  std::vector<SvmPathPoint> path;
+  const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels) -> absl::Status {
+    const auto start = std::chrono::steady_clock::now();
+    CKN_ASSIGN_OR_RETURN(path, TrainSvmPath(rows, row_labels, classes, plan.c_grid, options, nullptr, pool, progress));
+    ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
+    return absl::OkStatus();
+  };
+  const auto add_errors = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels) {
+    const std::vector<std::int64_t> counted = CountErrors(path, rows, row_labels, pool);
+    std::transform(counted.begin(), counted.end(), errors.begin(), errors.begin(), std::plus<>());
+    validated += rows.rows();
+  };
+
+  if (plan.c_grid.size() > 1 && plan.held_out > 0) {
+    const Eigen::Index fit = n - plan.held_out;
+    const Standardization standardization = FitStandardization(x.topRows(fit), pool);
+    Standardize(standardization, x, pool);
+    CKN_RETURN_IF_ERROR(train_path(x.topRows(fit), labels.first(fit)));
+    add_errors(x.bottomRows(plan.held_out), labels.last(plan.held_out));
+    Unstandardize(standardization, x, pool);
+  } else if (plan.c_grid.size() > 1) {
+    const std::vector<int> fold_of = AssignFolds(labels, classes, plan.folds, seed);
+    for (int fold = 0; fold < plan.folds; ++fold) {
+      std::vector<Eigen::Index> order(n);
+      std::iota(order.begin(), order.end(), Eigen::Index{0});
+      const auto middle = std::stable_partition(order.begin(), order.end(),
+                                                [&](Eigen::Index i) { return fold_of[i] != fold; });
+      const Eigen::Index fit = middle - order.begin();
+      RowMatrixF ordered = x(order, Eigen::all);
+      std::vector<int> ordered_labels(n);
+      for (Eigen::Index i = 0; i < n; ++i) ordered_labels[i] = labels[order[i]];
+      const Standardization standardization = FitStandardization(ordered.topRows(fit), pool);
+      Standardize(standardization, ordered, pool);
+      progress.report(absl::StrFormat("fold %d of %d", fold + 1, plan.folds));
+      CKN_RETURN_IF_ERROR(train_path(ordered.topRows(fit), std::span<const int>(ordered_labels).first(fit)));
+      add_errors(ordered.bottomRows(n - fit), std::span<const int>(ordered_labels).last(n - fit));
+    }
+  }
+
+  TrainedClassifier result;
+  std::size_t best = 0;
+  if (validated > 0) {
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      if (errors[i] < errors[best]) best = i;
+      result.curve_error_percent.push_back(100.0 * static_cast<double>(errors[i]) / static_cast<double>(validated));
+    }
+    result.validation_error_percent = result.curve_error_percent[best];
+    progress.report(absl::StrFormat("C = 2^%g, validation error %.2f %% (%d of %d)", std::log2(plan.c_grid[best]),
+                                    result.validation_error_percent, errors[best], validated));
+  }
+  result.c = plan.c_grid[best];
+
+  const auto start = std::chrono::steady_clock::now();
+  result.standardization = FitStandardization(x, pool);
+  Standardize(result.standardization, x, pool);
+  const double c[] = {result.c};
+  CKN_ASSIGN_OR_RETURN(std::vector<SvmPathPoint> last,
+                       TrainSvmPath(x, labels, classes, c, options, path.empty() ? nullptr : &path[best].svm, pool,
+                                    progress));
+  ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
+  result.svm = std::move(last.front().svm);
+  return result;
+}
+
+}  // namespace ckn

@@ -1,0 +1,186 @@
+#include "server/training/recipe.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status.h"
+
+namespace ckn {
+namespace {
+
+struct BuiltIn {
+  const char* name;
+  const char* text;
+};
+
+// Table 3. N, m_k, p_k and gamma_1 as printed; the last layer by its output size S. CKN-PM1 has one layer, for which
+// the table's gamma_1 = 2 contradicts S = 4: gamma follows from S.
+constexpr BuiltIn kBuiltIn[] = {
+    {"ckn-gm1",
+     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
+     "layers { patch_size: 3 filters: 50 output_size: 4 }"},
+    {"ckn-gm2",
+     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
+     "layers { patch_size: 3 filters: 400 output_size: 3 }"},
+    {"ckn-pm1", "layers { patch_size: 5 filters: 200 output_size: 4 }"},
+    {"ckn-pm2",
+     "layers { patch_size: 5 filters: 50 subsampling: 2 } layers { patch_size: 2 filters: 200 output_size: 6 }"},
+    {"ckn-gm-cifar10",
+     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
+     "layers { patch_size: 2 filters: 800 output_size: 4 }"},
+    {"ckn-pm-cifar10",
+     "layers { patch_size: 2 filters: 100 subsampling: 2 } layers { patch_size: 2 filters: 800 output_size: 4 }"},
+    {"ckn-gm-stl10",
+     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
+     "layers { patch_size: 3 filters: 800 output_size: 4 }"},
+    {"ckn-pm-stl10",
+     "layers { patch_size: 3 filters: 50 subsampling: 2 } layers { patch_size: 3 filters: 800 output_size: 3 }"},
+};
+
+// Keeps the first error with its place.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (message_.empty()) message_ = absl::StrFormat("line %d, column %d: %s", line + 1, column + 1, message);
+  }
+  [[nodiscard]] const std::string& message() const { return message_; }
+
+ private:
+  std::string message_;
+};
+
+absl::StatusOr<v1::Recipe> ParseRecipe(const std::string& text) {
+  v1::Recipe recipe;
+  FirstError error;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(text, &recipe)) return absl::InvalidArgumentError(error.message());
+  return recipe;
+}
+
+absl::Status WrongValue(int layer, const char* field, double got, const char* expected) {
+  return absl::InvalidArgumentError(absl::StrFormat("layer %d: %s: got %g, expected %s", layer, field, got, expected));
+}
+
+}  // namespace
+
+std::vector<std::string> BuiltInRecipeNames() {
+  std::vector<std::string> names;
+  for (const BuiltIn& entry : kBuiltIn) names.emplace_back(entry.name);
+  return names;
+}
+
+absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name) {
+  for (const BuiltIn& entry : kBuiltIn) {
+    if (name != entry.name) continue;
+    CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, ParseRecipe(entry.text));
+    recipe.set_name(name);
+    return recipe;
+  }
+  return absl::NotFoundError(absl::StrCat("architecture \"", name, "\": unknown, expected one of ",
+                                          absl::StrJoin(BuiltInRecipeNames(), ", ")));
+}
+
+absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  absl::StatusOr<v1::Recipe> recipe = ParseRecipe(text);
+  if (!recipe.ok()) return Annotate(recipe.status(), path);
+  return recipe;
+}
+
+absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, int width, int channels) {
+  NetworkPlan plan;
+  plan.name = recipe.name();
+  const v1::InputSpec& input = recipe.input();
+  plan.input.height = input.height() > 0 ? input.height() : height;
+  plan.input.width = input.width() > 0 ? input.width() : width;
+  plan.input.channels = input.channels() > 0 ? input.channels() : channels;
+  plan.input.resize = input.resize() == v1::RESIZE_POLICY_STRETCH ? ResizePolicy::kStretch : ResizePolicy::kReject;
+  plan.input.map = input.map() == v1::INPUT_MAP_GRADIENT ? InputMap::kGradient : InputMap::kPixels;
+  if (input.height() < 0 || input.width() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("input: got %dx%d, expected positive sizes", input.height(), input.width()));
+  }
+  if (plan.input.channels != 1 && plan.input.channels != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("input: channels: got %d, expected 1 (gray) or 3 (colour)", plan.input.channels));
+  }
+  if (plan.input.resize == ResizePolicy::kReject && (plan.input.height != height || plan.input.width != width)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("input: the recipe takes %dx%d images, the data have %dx%d; set resize: RESIZE_POLICY_STRETCH "
+                        "or leave the size out",
+                        plan.input.height, plan.input.width, height, width));
+  }
+  if (recipe.layers().empty()) return absl::InvalidArgumentError("layers: got none, expected at least one");
+
+  plan.shapes.push_back({plan.input.height, plan.input.width, plan.input.MapChannels()});
+  for (int k = 0; k < recipe.layers_size(); ++k) {
+    const v1::LayerRecipe& from = recipe.layers(k);
+    const MapShape& below = plan.shapes.back();
+    const bool orientations = k == 0 && plan.input.map == InputMap::kGradient;
+    if (from.patch_size() < 1) return WrongValue(k + 1, "patch_size", from.patch_size(), "at least 1");
+    if (from.filters() < 1) return WrongValue(k + 1, "filters", from.filters(), "at least 1");
+    if (orientations && from.patch_size() != 1) {
+      return WrongValue(k + 1, "patch_size", from.patch_size(), "1, the first layer of a gradient map");
+    }
+    if ((from.subsampling() > 0) == (from.output_size() > 0) || from.subsampling() < 0 || from.output_size() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: got subsampling %d and output_size %d, expected exactly one of them, positive",
+                          k + 1, from.subsampling(), from.output_size()));
+    }
+    if (from.pooling_support() < 0) {
+      return WrongValue(k + 1, "pooling_support", from.pooling_support(), "0 (the default) or more");
+    }
+    if (!(from.sigma() >= 0)) return WrongValue(k + 1, "sigma", from.sigma(), "0 (by quantile) or more");
+    if (!(from.sigma_quantile() >= 0 && from.sigma_quantile() < 1)) {
+      return WrongValue(k + 1, "sigma_quantile", from.sigma_quantile(), "0 (the default) or between 0 and 1");
+    }
+    if (from.has_subtract_patch_mean() && from.subtract_patch_mean() && (k > 0 || orientations)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: subtract_patch_mean: only the first layer of a pixel map can do it", k + 1));
+    }
+    const int activation = ActivationSize(std::min(below.height, below.width), from.patch_size());
+    const int longest = ActivationSize(std::max(below.height, below.width), from.patch_size());
+    if (activation < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: patch_size: got %d, expected at most the map below, %dx%d", k + 1,
+                          from.patch_size(), below.height, below.width));
+    }
+    if (from.output_size() > longest) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: output_size: got %d, expected at most %d, the size of the activation map", k + 1,
+                          from.output_size(), longest));
+    }
+    LayerPlan layer;
+    layer.filters = from.filters();
+    layer.sigma = from.sigma();
+    layer.sigma_quantile = from.sigma_quantile() > 0 ? from.sigma_quantile() : 0.1;
+    layer.layer.patch_size = from.patch_size();
+    layer.layer.in_channels = below.channels;
+    layer.layer.subsampling =
+        from.subsampling() > 0 ? from.subsampling() : (longest + from.output_size() - 1) / from.output_size();
+    layer.layer.pooling_radius = std::max(1, from.pooling_support()) * layer.layer.subsampling;
+    layer.layer.learned = !orientations;
+    layer.layer.subtract_patch_mean =
+        k == 0 && !orientations &&
+        (from.has_subtract_patch_mean() ? from.subtract_patch_mean() : plan.input.channels == 3);
+    plan.shapes.push_back({PooledSize(ActivationSize(below.height, from.patch_size()), layer.layer.subsampling),
+                           PooledSize(ActivationSize(below.width, from.patch_size()), layer.layer.subsampling),
+                           from.filters()});
+    plan.layers.push_back(std::move(layer));
+  }
+  return plan;
+}
+
+}  // namespace ckn

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ckn/v1/model.pb.h"
+#include "server/ckn/layer.h"
+#include "server/image/preprocess.h"
+
+namespace ckn {
+
+// The architectures of the paper's table 3: ckn-gm1, ckn-gm2, ckn-pm1, ckn-pm2 (MNIST), ckn-gm-cifar10,
+// ckn-pm-cifar10, ckn-gm-stl10, ckn-pm-stl10.
+std::vector<std::string> BuiltInRecipeNames();
+// NOT_FOUND lists the known names.
+absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name);
+
+// Reads a ckn.v1.Recipe in Protobuf text format. Errors carry file, line and column.
+absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path);
+
+// One layer to be learned: all of its shape, no parameters yet.
+struct LayerPlan {
+  Layer layer;  // filters and eta empty
+  int filters = 0;
+  double sigma = 0;  // 0: by quantile
+  double sigma_quantile = 0.1;
+};
+
+// A recipe fitted to images of one size.
+struct NetworkPlan {
+  std::string name;
+  InputSpec input;
+  std::vector<LayerPlan> layers;
+  std::vector<MapShape> shapes;  // xi_0 ... xi_N
+};
+
+// Fills what the recipe leaves open from the data's image size and checks that every layer fits the one below.
+// INVALID_ARGUMENT names the layer, the field, what was got and what was expected.
+absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, int width, int channels);
+
+}  // namespace ckn

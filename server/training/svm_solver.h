@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/matrix.h"
+#include "server/base/thread_pool.h"
+#include "server/svm/linear_svm.h"
+#include "server/training/progress.h"
+
+namespace ckn {
+
+struct SvmOptions {
+  // Stop when the duality gap is at most this part of the objective.
+  double relative_gap = 1e-5;
+  int max_newton_iterations = 200;
+};
+
+// One trained binary problem.
+struct SvmReport {
+  double objective = 0;  // P(w), see TrainSvmPath
+  double gap = 0;        // P(w) - D(alpha) >= P(w) - min P
+  int newton_iterations = 0;
+  int cg_iterations = 0;
+};
+
+struct SvmPathPoint {
+  double c = 0;
+  LinearSvm svm;
+  std::vector<SvmReport> reports;  // [classes]
+};
+
+// Trains one-vs-rest linear SVMs for each C of an ascending path, each warm-started from the one before.
+//
+// For class k, with y_i = 1 if labels[i] == k and -1 otherwise, and v = [w, b],
+//   P(v) = ||v||^2 / 2 + C sum_i max(0, 1 - y_i v.[x_i, 1])^2
+// (L2-regularised, squared hinge, the bias as the weight of a constant feature: LIBLINEAR's "-s 2 -B 1").
+//
+// x: [n][d] standardised features followed by a column of ones, so x.cols() is d + 1. labels[i] in [0, classes).
+// `initial`: where to start, if not nullptr (same shape as the result).
+// Primal active-set Newton method: the generalised Hessian over the margin violators, solved by conjugate gradients
+// with a Cholesky factor of (nearly) that Hessian as preconditioner and an exact line search. With alpha_i = 2 C xi_i the
+// duality gap is ||grad P||^2 / 2, so it is known at no cost.
+// Classes are independent and run on the pool's threads; the result does not depend on their number.
+absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+                                                       std::span<const double> c_path, const SvmOptions& options,
+                                                       const LinearSvm* initial, ThreadPool& pool,
+                                                       const Progress& progress);
+
+}  // namespace ckn

@@ -1,0 +1,255 @@
+#include "server/training/trainer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status.h"
+#include "server/ckn/encoder.h"
+#include "server/pipeline.h"
+#include "server/store/model_file.h"
+#include "server/training/checkpoint.h"
+#include "server/training/features.h"
+#include "server/training/random.h"
+
+namespace ckn {
+namespace {
+
+constexpr std::uint64_t kSubsetStream = 5'000'000;
+// From this training size on, C is chosen on held-out images instead of by cross-validation (the paper's section 4).
+constexpr std::size_t kHoldOutFrom = 20'000;
+constexpr std::int64_t kHoldOutSize = 10'000;
+
+// "layer 2: " in front of each line.
+Progress WithPrefix(const Progress& progress, std::string prefix) {
+  Progress prefixed = progress;
+  prefixed.report = [report = progress.report, prefix = std::move(prefix)](const std::string& line) {
+    report(prefix + line);
+  };
+  return prefixed;
+}
+
+// Everything that the learned layers depend on.
+std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_sha256, const TrainerOptions& options) {
+  return absl::StrCat("recipe {", recipe.ShortDebugString(), "} data ", dataset_sha256, " train_size ",
+                      options.train_size, " seed ", options.seed, " pairs ", options.learning.pairs, " iterations ",
+                      options.learning.iterations, " init ",
+                      options.learning.init == FilterInit::kKMeans ? "kmeans" : "random");
+}
+
+class LayerStack {
+ public:
+  LayerStack(const NetworkPlan& plan, const Dataset& data, const std::vector<std::size_t>& rows)
+      : plan_(plan), data_(data), rows_(rows) {}
+
+  // Map xi_k of training image i for the layers so far. The plan was checked against the data's size.
+  [[nodiscard]] FeatureMap MapBelow(std::size_t i) const {
+    FeatureMap map = *Preprocess(data_.Image(rows_[i]), plan_.input);
+    return encoder_ ? encoder_->EncodeMap(map) : map;
+  }
+
+  absl::Status Push(Layer layer) {
+    layers_.push_back(std::move(layer));
+    CKN_ASSIGN_OR_RETURN(Encoder encoder, Encoder::Create(layers_, plan_.shapes.front()));
+    encoder_ = std::move(encoder);
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
+  [[nodiscard]] const Encoder& encoder() const { return *encoder_; }
+
+ private:
+  const NetworkPlan& plan_;
+  const Dataset& data_;
+  const std::vector<std::size_t>& rows_;
+  std::vector<Layer> layers_;
+  std::optional<Encoder> encoder_;
+};
+
+absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test, ThreadPool& pool,
+                                        const Progress& progress) {
+  if (test.class_names.size() > model.class_names.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat("test split: got %d classes, expected at most the %d of training",
+                                                      test.class_names.size(), model.class_names.size()));
+  }
+  CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(model));
+  std::vector<absl::StatusOr<int>> predicted(test.size(), 0);
+  pool.ParallelFor(test.size(), [&](std::size_t i, int) {
+    if (progress.stopped()) return;
+    const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(test.Image(i));
+    predicted[i] = scores.ok() ? absl::StatusOr<int>(ArgMax(*scores)) : scores.status();
+  });
+  if (progress.stopped()) return StoppedError();
+  std::int64_t errors = 0;
+  for (std::size_t i = 0; i < test.size(); ++i) {
+    if (!predicted[i].ok()) return Annotate(predicted[i].status(), absl::StrCat("test image ", i));
+    if (*predicted[i] != test.labels[i]) ++errors;
+  }
+  return 100.0 * static_cast<double>(errors) / static_cast<double>(test.size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std::int64_t size, std::uint64_t seed) {
+  if (size < 0 || static_cast<std::size_t>(size) > data.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("training size: got %d, expected at most the %d images of the data set", size, data.size()));
+  }
+  std::vector<std::size_t> all(data.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  if (size == 0 || static_cast<std::size_t>(size) == data.size()) return all;
+
+  std::vector<std::vector<std::size_t>> by_class(data.class_names.size());
+  for (const std::size_t i : all) by_class[data.labels[i]].push_back(i);
+  Rng rng = MakeRng(seed, kSubsetStream);
+  for (std::vector<std::size_t>& rows : by_class) Shuffle(rng, rows);
+  // Round after round, one of each class that has any left.
+  std::vector<std::size_t> chosen;
+  for (std::size_t round = 0; chosen.size() < static_cast<std::size_t>(size); ++round) {
+    for (const std::vector<std::size_t>& rows : by_class) {
+      if (round < rows.size() && chosen.size() < static_cast<std::size_t>(size)) chosen.push_back(rows[round]);
+    }
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, const Dataset* test,
+                            const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
+  CKN_ASSIGN_OR_RETURN(const NetworkPlan plan, ResolveRecipe(recipe, train.height, train.width, train.channels));
+  CKN_ASSIGN_OR_RETURN(std::vector<std::size_t> rows, BalancedSubset(train, options.train_size, options.seed));
+  const int classes = static_cast<int>(train.class_names.size());
+  std::vector<int> labels(rows.size());
+  std::vector<std::int64_t> class_size(classes);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    labels[i] = train.labels[rows[i]];
+    ++class_size[labels[i]];
+  }
+
+  ValidationPlan validation;
+  validation.folds = options.folds;
+  for (int i = options.c_log2_min; i <= options.c_log2_max; ++i) validation.c_grid.push_back(std::exp2(i));
+  validation.held_out = options.held_out >= 0 ? options.held_out : rows.size() >= kHoldOutFrom ? kHoldOutSize : 0;
+  if (static_cast<std::size_t>(validation.held_out) >= rows.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat("validation: %d images held out, expected fewer than the %d there are",
+                                                      validation.held_out, rows.size()));
+  }
+  if (classes < 2) {
+    return absl::InvalidArgumentError(absl::StrFormat("classes: got %d, expected at least 2", classes));
+  }
+  const auto smallest = std::min_element(class_size.begin(), class_size.end());
+  const bool cross_validation = validation.held_out == 0 && validation.c_grid.size() > 1;
+  if (*smallest < (cross_validation ? options.folds : 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("class \"%s\": got %d training images, expected at least %d",
+                        train.class_names[smallest - class_size.begin()], *smallest, cross_validation ? options.folds : 1));
+  }
+
+  const std::string dataset_sha256 = DatasetSha256(train);
+  v1::TrainingCheckpoint checkpoint;
+  checkpoint.set_key(CheckpointKey(recipe, dataset_sha256, options));
+  if (!options.checkpoint_path.empty() && options.resume) {
+    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found,
+                         ReadCheckpoint(options.checkpoint_path, checkpoint.key()));
+    if (found) {
+      checkpoint = *std::move(found);
+      progress.report(absl::StrFormat("resuming from %s: %d of %d layers done", options.checkpoint_path,
+                                      checkpoint.layers_size(), plan.layers.size()));
+    } else {
+      progress.report(absl::StrFormat("%s: no checkpoint, starting anew", options.checkpoint_path));
+    }
+  }
+  const auto save_checkpoint = [&] {
+    return options.checkpoint_path.empty() ? absl::OkStatus() : WriteCheckpoint(checkpoint, options.checkpoint_path);
+  };
+
+  Model model;
+  model.name = plan.name;
+  model.input = plan.input;
+  model.class_names = train.class_names;
+
+  LayerStack stack(plan, train, rows);
+  for (std::size_t k = 0; k < plan.layers.size(); ++k) {
+    const LayerPlan& layer = plan.layers[k];
+    LearnedLayer learned;
+    if (static_cast<int>(k) < checkpoint.layers_size()) {
+      CKN_ASSIGN_OR_RETURN(learned.layer, LayerFromProto(checkpoint.layers(static_cast<int>(k)), ModelLimits{}));
+      learned.learning = checkpoint.layers(static_cast<int>(k)).learning();
+    } else if (!layer.layer.learned) {
+      learned.layer = OrientationLayer(layer.filters);
+      learned.layer.subsampling = layer.layer.subsampling;
+      learned.layer.pooling_radius = layer.layer.pooling_radius;
+    } else {
+      LayerCheckpoint layer_checkpoint;
+      layer_checkpoint.restored = checkpoint.optimiser();
+      layer_checkpoint.save = [&](const std::string& state) {
+        checkpoint.set_optimiser(state);
+        return save_checkpoint();
+      };
+      CKN_ASSIGN_OR_RETURN(learned,
+                           LearnLayer(layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
+                                      [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options.learning,
+                                      options.seed, k + 1, layer_checkpoint, pool,
+                                      WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
+      checkpoint.clear_optimiser();
+    }
+    if (static_cast<int>(k) >= checkpoint.layers_size()) {
+      *checkpoint.add_layers() = LayerToProto(learned.layer, learned.learning);
+      if (learned.layer.learned) CKN_RETURN_IF_ERROR(save_checkpoint());
+    }
+    model.learning.push_back(learned.learning);
+    CKN_RETURN_IF_ERROR(stack.Push(std::move(learned.layer)));
+  }
+  model.layers = stack.layers();
+
+  if (validation.held_out > 0) {
+    const std::vector<std::size_t> order = OrderForHoldOut(labels, classes, validation.held_out);
+    std::vector<std::size_t> ordered_rows(rows.size());
+    std::vector<int> ordered_labels(rows.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      ordered_rows[i] = rows[order[i]];
+      ordered_labels[i] = labels[order[i]];
+    }
+    rows = std::move(ordered_rows);
+    labels = std::move(ordered_labels);
+  }
+  progress.report(absl::StrFormat("encoding %d images to %d features", rows.size(), stack.encoder().feature_count()));
+  CKN_ASSIGN_OR_RETURN(RowMatrixF features,
+                       EncodeDataset(train, rows, plan.input, stack.encoder(), pool, progress));
+  CKN_ASSIGN_OR_RETURN(TrainedClassifier classifier,
+                       SelectAndTrain(features, labels, classes, validation, options.svm, options.seed, pool,
+                                      WithPrefix(progress, "classifier: ")));
+  model.standardization = std::move(classifier.standardization);
+  model.svm = std::move(classifier.svm);
+
+  v1::Provenance& provenance = model.provenance;
+  provenance.set_dataset(train.title);
+  provenance.set_dataset_sha256(dataset_sha256);
+  provenance.set_train_count(static_cast<std::int64_t>(rows.size()));
+  provenance.set_seed(options.seed);
+  provenance.set_svm_c(classifier.c);
+  if (!classifier.curve_error_percent.empty()) {
+    provenance.set_validation(validation.held_out > 0 ? absl::StrFormat("%d images held out", validation.held_out)
+                                                      : absl::StrFormat("%d-fold cross-validation", options.folds));
+    provenance.set_validation_error_percent(classifier.validation_error_percent);
+    for (std::size_t i = 0; i < validation.c_grid.size(); ++i) {
+      v1::ValidationPoint* point = provenance.add_validation_curve();
+      point->set_svm_c(validation.c_grid[i]);
+      point->set_error_percent(classifier.curve_error_percent[i]);
+    }
+  }
+  if (test != nullptr) {
+    CKN_ASSIGN_OR_RETURN(const double error, TestErrorPercent(model, *test, pool, progress));
+    provenance.set_test_error_percent(error);
+    provenance.set_test_count(static_cast<std::int64_t>(test->size()));
+    progress.report(absl::StrFormat("test error %.2f %% of %d images", error, test->size()));
+  }
+  return model;
+}
+
+}  // namespace ckn

@@ -1,0 +1,203 @@
+#include "server/ckn/encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/ckn/kernel_map_slow.h"
+
+namespace ckn {
+namespace {
+
+struct LayerParams {
+  int patch_size, in_channels, filters, subsampling;
+  int support = 1;
+  bool subtract_mean = false;
+  float sigma = 0.7F;
+};
+
+Layer RandomLayer(const LayerParams& params, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  Layer layer;
+  layer.patch_size = params.patch_size;
+  layer.in_channels = params.in_channels;
+  layer.subsampling = params.subsampling;
+  layer.pooling_radius = params.support * params.subsampling;
+  layer.subtract_patch_mean = params.subtract_mean;
+  layer.sigma = params.sigma;
+  layer.filters.resize(params.filters, layer.patch_dim());
+  for (Eigen::Index i = 0; i < layer.filters.size(); ++i) layer.filters.data()[i] = normal(rng);
+  for (int l = 0; l < params.filters; ++l) layer.filters.row(l) *= (1 + 0.01F * static_cast<float>(l)) / layer.filters.row(l).norm();
+  layer.eta.resize(params.filters);
+  for (int l = 0; l < params.filters; ++l) layer.eta[l] = std::abs(normal(rng));
+  return layer;
+}
+
+FeatureMap RandomMap(int height, int width, int channels, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::uniform_real_distribution<float> uniform(0, 1);
+  FeatureMap map(height, width, channels);
+  for (float& v : map.values) v = uniform(rng);
+  return map;
+}
+
+Encoder MakeEncoder(const std::vector<Layer>& layers, const MapShape& input) {
+  absl::StatusOr<Encoder> encoder = Encoder::Create(layers, input);
+  EXPECT_TRUE(encoder.ok()) << encoder.status();
+  return *std::move(encoder);
+}
+
+std::vector<float> Encode(const Encoder& encoder, const FeatureMap& map) {
+  std::vector<float> out(encoder.feature_count());
+  encoder.Encode(map, out);
+  return out;
+}
+
+double RelativeError(const std::vector<float>& got, const std::vector<double>& expected) {
+  EXPECT_EQ(got.size(), expected.size());
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    worst = std::max(worst, std::abs(got[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return worst / largest;
+}
+
+struct TwinCase {
+  int height, width, channels;
+  std::vector<LayerParams> layers;
+};
+
+class EncoderTwinTest : public testing::TestWithParam<TwinCase> {};
+
+TEST_P(EncoderTwinTest, MatchesTheDoublePrecisionTwin) {
+  const TwinCase& param = GetParam();
+  std::vector<Layer> layers;
+  for (const LayerParams& layer : param.layers) layers.push_back(RandomLayer(layer, 7 + layers.size()));
+  const FeatureMap map = RandomMap(param.height, param.width, param.channels, 3);
+  const Encoder encoder = MakeEncoder(layers, {param.height, param.width, param.channels});
+  EXPECT_LT(RelativeError(Encode(encoder, map), EncodeSlow(layers, map)), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OddSizes, EncoderTwinTest,
+    testing::Values(TwinCase{1, 1, 1, {{1, 1, 1, 1}}}, TwinCase{5, 9, 1, {{3, 1, 7, 2}}},
+                    TwinCase{7, 7, 3, {{2, 3, 17, 3, 1, true}}}, TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
+                    TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
+                    TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}}, TwinCase{6, 6, 4, {{6, 4, 3, 1}}},
+                    TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
+
+TEST(EncoderTest, ManyThreadsGiveTheBitsOfOne) {
+  const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1), RandomLayer({3, 12, 50, 3}, 2)};
+  const Encoder encoder = MakeEncoder(layers, {28, 28, 2});
+  std::vector<FeatureMap> maps;
+  std::vector<std::vector<float>> alone, together(32);
+  for (unsigned i = 0; i < together.size(); ++i) {
+    maps.push_back(RandomMap(28, 28, 2, i));
+    alone.push_back(Encode(encoder, maps.back()));
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = t; i < maps.size(); i += 4) together[i] = Encode(encoder, maps[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(alone, together);
+}
+
+TEST(EncoderTest, ScalesWithTheInput) {  // psi(c u) = c psi(u), c > 0, above the floor of the norm
+  const std::vector<Layer> layers = {RandomLayer({3, 1, 9, 2}, 4), RandomLayer({2, 9, 5, 2}, 5)};
+  const Encoder encoder = MakeEncoder(layers, {12, 12, 1});
+  FeatureMap map = RandomMap(12, 12, 1, 6);
+  const std::vector<float> once = Encode(encoder, map);
+  for (float& v : map.values) v *= 4;
+  const std::vector<float> scaled = Encode(encoder, map);
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(scaled[i], 4 * once[i], 1e-5 * std::abs(scaled[i]));
+}
+
+TEST(EncoderTest, ABlankImageHasZeroFeatures) {
+  for (const bool subtract_mean : {false, true}) {
+    const std::vector<Layer> layers = {RandomLayer({3, 3, 9, 2, 1, subtract_mean}, 4), RandomLayer({2, 9, 5, 2}, 5)};
+    const Encoder encoder = MakeEncoder(layers, {12, 12, 3});
+    EXPECT_THAT(Encode(encoder, FeatureMap(12, 12, 3)), testing::Each(0.0F));
+  }
+}
+
+TEST(EncoderTest, PatchesBelowTheFloorOfTheNormMatchTheTwin) {
+  Layer layer = RandomLayer({2, 1, 6, 1}, 8);
+  layer.epsilon = 2;
+  FeatureMap map = RandomMap(5, 5, 1, 9);
+  const Encoder encoder = MakeEncoder({layer}, {5, 5, 1});
+  EXPECT_LT(RelativeError(Encode(encoder, map), EncodeSlow({layer}, map)), 1e-5);
+}
+
+TEST(EncoderTest, AFilterWithEtaZeroGivesZero) {
+  Layer layer = RandomLayer({2, 1, 3, 1}, 8);
+  layer.eta[1] = 0;
+  const Encoder encoder = MakeEncoder({layer}, {4, 4, 1});
+  const FeatureMap out = encoder.EncodeMap(RandomMap(4, 4, 1, 1));
+  for (int y = 0; y < out.height; ++y) {
+    for (int x = 0; x < out.width; ++x) {
+      EXPECT_GT(out.At(y, x)[0], 0);
+      EXPECT_EQ(out.At(y, x)[1], 0);
+    }
+  }
+}
+
+TEST(EncoderTest, PoolsOneActivationWithGaussianWeights) {
+  // A one-pixel picture: its activation is known, so the output shows the pooling filter itself.
+  Layer layer;
+  layer.in_channels = 1;
+  layer.subsampling = 3;
+  layer.pooling_radius = 3;
+  layer.sigma = 1;
+  layer.filters = RowMatrixF::Ones(1, 1);
+  layer.eta = Eigen::VectorXf::Ones(1);
+  FeatureMap map(7, 7, 1);
+  map.At(2, 3)[0] = 0.5F;  // psi~ = 1 = w: zeta = 0.5
+  const FeatureMap out = MakeEncoder({layer}, {7, 7, 1}).EncodeMap(map);
+  ASSERT_EQ(out.height, 3);  // centres 1, 4, 7
+  const double constant = 0.5 * std::sqrt(2 / std::numbers::pi);
+  EXPECT_NEAR(out.At(0, 0)[0], constant * std::exp(-(1.0 + 4.0) / 9), 1e-6);
+  EXPECT_NEAR(out.At(1, 1)[0], constant * std::exp(-(4.0 + 1.0) / 9), 1e-6);
+  EXPECT_EQ(out.At(2, 1)[0], 0);  // 5 rows away, outside the filter
+}
+
+TEST(EncoderTest, RejectsLayersThatDoNotFit) {
+  const auto message = [](std::vector<Layer> layers, const MapShape& input) {
+    return std::string(Encoder::Create(std::move(layers), input).status().message());
+  };
+  EXPECT_THAT(message({}, {4, 4, 1}), testing::HasSubstr("expected at least one"));
+  EXPECT_THAT(message({RandomLayer({2, 1, 3, 1}, 1), RandomLayer({2, 4, 3, 1}, 1)}, {4, 4, 1}),
+              testing::AllOf(testing::HasSubstr("layer 2"), testing::HasSubstr("got 4, expected 3")));
+  EXPECT_THAT(message({RandomLayer({5, 1, 3, 1}, 1)}, {4, 8, 1}),
+              testing::AllOf(testing::HasSubstr("layer 1"), testing::HasSubstr("4x8")));
+}
+
+TEST(LayerTest, ValidationNamesTheField) {
+  const auto message = [](auto change) {
+    Layer layer = RandomLayer({2, 1, 3, 1}, 1);
+    change(layer);
+    return std::string(ValidateLayer(layer).message());
+  };
+  EXPECT_EQ(message([](Layer&) {}), "");
+  EXPECT_THAT(message([](Layer& l) { l.patch_size = 0; }), testing::HasSubstr("patch_size: got 0"));
+  EXPECT_THAT(message([](Layer& l) { l.in_channels = 2; }), testing::HasSubstr("filters: got [3][4], expected [3][8]"));
+  EXPECT_THAT(message([](Layer& l) { l.subsampling = -1; }), testing::HasSubstr("subsampling: got -1"));
+  EXPECT_THAT(message([](Layer& l) { l.pooling_radius = -1; }), testing::HasSubstr("pooling_radius"));
+  EXPECT_THAT(message([](Layer& l) { l.sigma = 0; }), testing::HasSubstr("sigma: got 0"));
+  EXPECT_THAT(message([](Layer& l) { l.epsilon = std::nanf(""); }), testing::HasSubstr("epsilon"));
+  EXPECT_THAT(message([](Layer& l) { l.filters(1, 2) = INFINITY; }), testing::HasSubstr("filters[1][2]: got inf"));
+  EXPECT_THAT(message([](Layer& l) { l.eta[2] = -0.5F; }), testing::HasSubstr("eta[2]: got -0.5"));
+  EXPECT_THAT(message([](Layer& l) { l.eta.resize(2); }), testing::HasSubstr("eta: got [2], expected [3]"));
+}
+
+}  // namespace
+}  // namespace ckn
