@@ -11,7 +11,6 @@ find_package(Eigen3 3.4 CONFIG REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
-find_package(civetweb CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 if(BUILD_TESTING)
@@ -40,6 +39,7 @@ ckn_imported_library(OpenCV::imgcodecs opencv2/imgcodecs.hpp LIBRARIES opencv_im
 # Debian's CMake package of oneDNN wants OpenCL's development files, which the program does not use.
 ckn_imported_library(DNNL::dnnl oneapi/dnnl/dnnl.hpp LIBRARIES dnnl)
 ckn_imported_library(CLI11::CLI11 CLI/CLI.hpp)
+ckn_imported_library(Microhttpd::microhttpd microhttpd.h LIBRARIES microhttpd)
 # Fortran object code without a header; server/training/lbfgsb.cc declares the entry point.
 ckn_imported_library(Lbfgsb::lbfgsb "" LIBRARIES lbfgsb)
 if(BUILD_TESTING)

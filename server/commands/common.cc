@@ -22,24 +22,24 @@ absl::StatusOr<std::vector<int>> MatchClasses(const std::vector<std::string>& da
     if (found == model_classes.end()) {
       constexpr std::size_t kShown = 20;
       const std::size_t shown = std::min(kShown, model_classes.size());
-      return absl::InvalidArgumentError(
-          absl::StrCat("the data's class \"", name, "\" is not a class of the model, expected one of: ",
-                       absl::StrJoin(model_classes.begin(), model_classes.begin() + static_cast<std::ptrdiff_t>(shown),
-                                     ", "),
-                       shown < model_classes.size() ? ", ..." : ""));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the data's class \"", name, "\" is not a class of the model, expected one of: ",
+          absl::StrJoin(model_classes.begin(), model_classes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+          shown < model_classes.size() ? ", ..." : ""));
     }
     indices.push_back(static_cast<int>(found - model_classes.begin()));
   }
   return indices;
 }
 
-std::string Thousands(std::int64_t number) {
-  std::string digits = absl::StrCat(number);
-  for (std::size_t i = digits.size(); i > 3 + (number < 0 ? 1 : 0);) {
-    i -= 3;
-    digits.insert(i, ",");
+std::string Thousands(std::uint64_t number) {
+  const std::string digits = absl::StrCat(number);
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out.push_back(',');
+    out.push_back(digits[i]);
   }
-  return digits;
+  return out;
 }
 
 }  // namespace ckn

@@ -25,6 +25,6 @@ absl::StatusOr<std::vector<int>> MatchClasses(const std::vector<std::string>& da
                                               const std::vector<std::string>& model_classes);
 
 // 1234567 -> "1,234,567".
-std::string Thousands(std::int64_t number);
+std::string Thousands(std::uint64_t number);
 
 }  // namespace ckn

@@ -76,9 +76,7 @@ absl::Status RunEncode(const EncodeFlags& flags) {
     if (data) return data->Image(i);
     return ReadImage(flags.images[i]);
   };
-  const auto name_of = [&](std::size_t i) {
-    return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i];
-  };
+  const auto name_of = [&](std::size_t i) { return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i]; };
 
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(count), pipeline.feature_count()};
   CKN_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(flags.out, shape));

@@ -97,8 +97,7 @@ absl::StatusOr<ImageU8> DecodeWithOpenCv(std::span<const std::byte> file, const 
   image.width = decoded.cols;
   image.channels = channels == 1 ? 1 : 3;
   image.pixels.resize(decoded.total() * static_cast<std::size_t>(image.channels));
-  // What OpenCV gives as the fourth channel of a TIFF file may be multiplied in already.
-  const bool compose = channels == 4 && (header.format != FileFormat::kTiff || header.straight_alpha);
+  const bool compose = channels == 4 && header.straight_alpha;
   std::uint8_t* out = image.pixels.data();
   for (int y = 0; y < decoded.rows; ++y) {
     const auto sample = [&decoded, y](int i) -> unsigned {
@@ -123,9 +122,8 @@ absl::StatusOr<ImageU8> Decode(std::span<const std::byte> file, const DecodeLimi
                                                    " in all"));
   }
   if (header.buffer_pixels > limits.max_pixels) {
-    return absl::InvalidArgumentError(absl::StrCat(FormatName(header.format), ": got tiles or strips of ",
-                                                   header.buffer_pixels, " pixels, expected at most ",
-                                                   limits.max_pixels));
+    return absl::InvalidArgumentError(absl::StrCat(FormatName(header.format), ": got strips of ", header.buffer_pixels,
+                                                   " pixels, expected at most ", limits.max_pixels));
   }
   ConfigureOpenCv();
   try {

@@ -1,6 +1,7 @@
 #include "server/image/file_header.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -135,7 +136,7 @@ absl::StatusOr<FileHeader> ReadJpeg(const Bytes& bytes) {
 }
 
 absl::StatusOr<FileHeader> ReadWebp(std::span<const std::byte> file) {
-  FileHeader header{.format = FileFormat::kWebp};
+  FileHeader header{.format = FileFormat::kWebp, .straight_alpha = true};
   const Bytes bytes(file, /*big_endian=*/false);
   if (!bytes.Has(0, 30)) return Truncated(FileFormat::kWebp);
   if (const std::uint64_t size = std::uint64_t{bytes.U32(4)} + 8; size > bytes.size()) {
@@ -172,29 +173,27 @@ absl::StatusOr<FileHeader> ReadWebp(std::span<const std::byte> file) {
 absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
   FileHeader header{.format = FileFormat::kBmp};
   const Bytes bytes(file, /*big_endian=*/false);
-  if (!bytes.Has(0, 26)) return Truncated(FileFormat::kBmp);
+  if (!bytes.Has(0, 54)) return Truncated(FileFormat::kBmp);
   const std::uint32_t info_size = bytes.U32(14);
-  std::uint32_t depth = 0;
-  std::uint32_t compression = 0;
-  if (info_size == 12) {
-    header.width = bytes.U16(18);
-    header.height = bytes.U16(20);
-    depth = bytes.U16(24);
-  } else if (info_size >= 40) {
-    if (!bytes.Has(0, 54)) return Truncated(FileFormat::kBmp);
-    header.width = static_cast<std::int32_t>(bytes.U32(18));
-    const std::int64_t height = static_cast<std::int32_t>(bytes.U32(22));
-    header.height = height < 0 ? -height : height;  // negative: rows from the top
-    depth = bytes.U16(28);
-    compression = bytes.U32(30);
-  } else {
-    return Bad(FileFormat::kBmp, "information header of ", info_size, " bytes, expected 12 or at least 40");
+  if (info_size < 40) {
+    return Bad(FileFormat::kBmp, "got an information header of ", info_size, " bytes, expected at least 40");
   }
+  if (!bytes.Has(14, info_size)) return Truncated(FileFormat::kBmp);
+  header.width = static_cast<std::int32_t>(bytes.U32(18));
+  const std::int64_t height = static_cast<std::int32_t>(bytes.U32(22));
+  header.height = height < 0 ? -height : height;  // negative: rows from the top
+  const std::uint32_t depth = bytes.U16(28);
+  const std::uint32_t compression = bytes.U32(30);
   if (depth != 1 && depth != 4 && depth != 8 && depth != 16 && depth != 24 && depth != 32) {
     return Bad(FileFormat::kBmp, "got ", depth, " bits per pixel, expected 1, 4, 8, 16, 24 or 32");
   }
   constexpr std::uint32_t kRgb = 0;
   constexpr std::uint32_t kBitFields = 3;
+  if (compression > kBitFields) {
+    return Bad(FileFormat::kBmp, "got compression ", compression, ", expected at most ", kBitFields);
+  }
+  // Only headers from version 3 on have a mask for alpha; without one the fourth byte means nothing.
+  header.straight_alpha = depth == 32 && compression == kBitFields && info_size >= 56 && bytes.U32(66) != 0;
   if (header.width > 0 && (compression == kRgb || compression == kBitFields)) {
     const std::uint64_t row = (static_cast<std::uint64_t>(header.width) * depth + 31) / 32 * 4;
     const std::uint64_t rows = static_cast<std::uint64_t>(header.height);
@@ -207,82 +206,104 @@ absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
   return header;
 }
 
+// An array of numbers in a TIFF directory.
+struct TagArray {
+  std::uint32_t type = 0;
+  std::uint32_t count = 0;
+  std::size_t offset = 0;
+
+  [[nodiscard]] std::size_t unit() const { return type == 3 ? 2 : 4; }
+  [[nodiscard]] std::uint64_t At(const Bytes& bytes, std::size_t i) const {
+    return TagValue(bytes, type, offset + i * unit());
+  }
+};
+
+// The entries of a TIFF directory by tag, as far as they matter here.
+class TiffTags {
+ public:
+  static constexpr std::uint32_t kMaxTag = 339;
+
+  // False when the directory is broken, or an entry is there twice: which one counts is then up to the decoder.
+  bool Collect(std::span<const std::byte> file) {
+    bool unique = true;
+    const bool ok = ForEachTiffTag(
+        file, [&](const Bytes&, std::uint32_t tag, std::uint32_t type, std::uint32_t count, std::size_t offset) {
+          if (tag > kMaxTag) return;
+          if (tags_[tag].type != 0) unique = false;
+          tags_[tag] = {type, count, offset};
+        });
+    return ok && unique;
+  }
+
+  [[nodiscard]] const TagArray& Array(std::uint32_t tag) const { return tags_[tag]; }
+
+  // The first number of an entry, `missing` when it is not there; 0 when it is neither SHORT nor LONG.
+  [[nodiscard]] std::uint32_t Value(const Bytes& bytes, std::uint32_t tag, std::uint32_t missing) const {
+    const TagArray& array = tags_[tag];
+    if (array.type == 0) return missing;
+    return array.type == 3 || array.type == 4 ? TagValue(bytes, array.type, array.offset) : 0;
+  }
+
+ private:
+  std::array<TagArray, kMaxTag + 1> tags_ = {};
+};
+
+// The strips must be as many as the picture needs and lie inside the file.
+absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const TagArray& sizes, std::uint64_t strips) {
+  for (const TagArray* array : {&offsets, &sizes}) {
+    if (array->count != strips || !bytes.Has(array->offset, array->count * array->unit())) {
+      return Bad(FileFormat::kTiff, "got ", array->count, " strips, expected ", strips);
+    }
+  }
+  for (std::size_t i = 0; i < strips; ++i) {
+    if (!bytes.Has(offsets.At(bytes, i), sizes.At(bytes, i))) {
+      return Bad(FileFormat::kTiff, "the file is cut off: strip ", i, " ends at byte ",
+                 offsets.At(bytes, i) + sizes.At(bytes, i), ", the file at ", bytes.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   FileHeader header{.format = FileFormat::kTiff};
-  std::uint32_t bits = 1;
-  std::uint32_t sample_format = 1;
-  std::uint32_t photometric = 1;
-  std::uint32_t samples = 1;
-  std::uint32_t extra_samples = 0;
-  std::int64_t tile_width = 0;
-  std::int64_t tile_height = 0;
-  std::uint32_t rows_per_strip = std::numeric_limits<std::uint32_t>::max();
-  const bool ok = ForEachTiffTag(
-      file, [&](const Bytes& bytes, std::uint32_t tag, std::uint32_t type, std::uint32_t count, std::size_t at) {
-        const std::uint32_t value = TagValue(bytes, type, at);
-        switch (tag) {
-          case 256:
-            header.width = value;
-            break;
-          case 257:
-            header.height = value;
-            break;
-          case 258:
-            bits = value;
-            for (std::uint32_t i = 1; i < std::min(count, 8U) && type == 3; ++i) {
-              bits = std::max(bits, bytes.U16(at + std::size_t{2} * i));
-            }
-            break;
-          case 262:
-            photometric = value;
-            break;
-          case kOrientationTag:
-            if (value >= 1 && value <= 8) header.orientation = static_cast<int>(value);
-            break;
-          case 277:
-            samples = value;
-            break;
-          case 278:
-            rows_per_strip = value;
-            break;
-          case 322:
-            tile_width = value;
-            break;
-          case 323:
-            tile_height = value;
-            break;
-          case 338:
-            extra_samples = value;
-            break;
-          case 339:
-            sample_format = value;
-            break;
-          default:
-            break;
-        }
-      });
-  if (!ok) {
-    if (Bytes(file, false).U16(2) == 43 || Bytes(file).U16(2) == 43) {
-      return Bad(FileFormat::kTiff, "BigTIFF is not supported");
-    }
-    return Bad(FileFormat::kTiff, "the first directory is broken or cut off");
+  const Bytes bytes(file, /*big_endian=*/!Bytes(file).Matches(0, "II"));
+  if (bytes.U16(2) == 43) return Bad(FileFormat::kTiff, "BigTIFF is not supported");
+  TiffTags tags;
+  if (!tags.Collect(file)) return Bad(FileFormat::kTiff, "the first directory is broken or cut off");
+  const auto value = [&](std::uint32_t tag, std::uint32_t missing) { return tags.Value(bytes, tag, missing); };
+
+  header.width = value(256, 0);
+  header.height = value(257, 0);
+  if (header.width < 1 || header.height < 1) return header;  // the caller says so
+  const std::uint32_t bits = value(258, 1);
+  bool alike = true;
+  for (std::size_t i = 1; i < std::min(tags.Array(258).count, 4U); ++i) {
+    alike = alike && tags.Array(258).At(bytes, i) == bits;
+  }
+  const std::uint32_t sample_format = value(339, 1);
+  if (sample_format != 1 || (bits != 1 && bits != 8 && bits != 16) || !alike) {
+    return Bad(FileFormat::kTiff, "got samples of ", bits, " bits and format ", sample_format,
+               ", expected unsigned integers of 1, 8 or 16 bits, all alike");
   }
   constexpr std::uint32_t kSeparated = 5;
-  if (photometric == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
-  if (sample_format != 1 || bits > 16) {
-    return Bad(FileFormat::kTiff, "got samples of ", bits, " bits and format ", sample_format,
-               ", expected unsigned integers of at most 16 bits");
-  }
+  if (value(262, 1) == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
+  const std::uint32_t samples = value(277, 1);
   if (samples != 1 && samples != 3 && samples != 4) {
     return Bad(FileFormat::kTiff, "got ", samples, " samples per pixel, expected 1, 3 or 4");
   }
-  // 8 bits and less arrive premultiplied from the decoder.
-  header.straight_alpha = samples == 4 && extra_samples == 2 && bits > 8;
-  if (tile_width > 0) {
-    header.buffer_pixels = tile_width * tile_height;
-  } else if (rows_per_strip != std::numeric_limits<std::uint32_t>::max()) {
-    header.buffer_pixels = header.width * std::int64_t{rows_per_strip};
-  }
+  if (samples > 1 && value(284, 1) != 1) return Bad(FileFormat::kTiff, "separate colour planes are not supported");
+  // OpenCV 4.6 fails on tiles of 8 bits.
+  if (tags.Array(322).type != 0) return Bad(FileFormat::kTiff, "tiles are not supported, write strips");
+  // 8 bits arrive from the decoder with the alpha multiplied in.
+  constexpr std::uint32_t kUnassociatedAlpha = 2;
+  header.straight_alpha = samples == 4 && bits == 16 && value(338, 0) == kUnassociatedAlpha;
+
+  constexpr std::uint32_t kOneStrip = std::numeric_limits<std::uint32_t>::max();
+  const std::int64_t rows = value(278, kOneStrip);
+  if (rows < 1) return Bad(FileFormat::kTiff, "got strips of 0 rows, expected at least 1");
+  header.buffer_pixels = rows == kOneStrip ? 0 : header.width * rows;
+  const std::int64_t strips = (header.height + rows - 1) / rows;
+  CKN_RETURN_IF_ERROR(CheckTiffStrips(bytes, tags.Array(273), tags.Array(279), static_cast<std::uint64_t>(strips)));
   return header;
 }
 

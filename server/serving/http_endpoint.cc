@@ -1,87 +1,94 @@
 #include "server/serving/http_endpoint.h"
 
-#include <exception>
-#include <utility>
-#include <vector>
+#include <microhttpd.h>
 
-#include "CivetServer.h"
+#include <exception>
+#include <string_view>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace ckn {
 namespace {
 
-class GetHandler final : public CivetHandler {
- public:
-  struct Reply {
-    int code = 200;
-    std::string body;
-    const char* content_type = "text/plain; charset=utf-8";
-  };
-
-  explicit GetHandler(std::function<Reply()> reply) : reply_(std::move(reply)) {}
-
-  bool handleGet(CivetServer* /*server*/, mg_connection* connection) override {
-    Reply reply;
-    try {
-      reply = reply_();
-    } catch (const std::exception&) {  // out of memory
-      reply = {.code = 500, .body = "internal error\n"};
-    }
-    const std::string head =
-        absl::StrCat("HTTP/1.1 ", reply.code, " ", mg_get_response_code_text(connection, reply.code),
-                     "\r\nContent-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(),
-                     "\r\nCache-Control: no-store\r\n\r\n");
-    mg_write(connection, head.data(), head.size());
-    mg_write(connection, reply.body.data(), reply.body.size());
-    return true;
-  }
-
- private:
-  const std::function<Reply()> reply_;
+struct Reply {
+  unsigned code = MHD_HTTP_OK;
+  std::string body;
+  const char* content_type = "text/plain; charset=utf-8";
 };
+
+Reply AnswerGet(const HttpHandlers& handlers, std::string_view path) {
+  if (path == "/metrics") {
+    return {.body = handlers.metrics(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  }
+  if (path == "/healthz") return {.body = "ok\n"};
+  if (path == "/readyz") {
+    if (handlers.ready()) return {.body = "ready\n"};
+    return {.code = MHD_HTTP_SERVICE_UNAVAILABLE, .body = "not ready\n"};
+  }
+  return {.code = MHD_HTTP_NOT_FOUND, .body = "not found; this port has /metrics, /healthz and /readyz\n"};
+}
+
+MHD_Result Send(MHD_Connection* connection, const Reply& reply) {
+  MHD_Response* const response =
+      MHD_create_response_from_buffer(reply.body.size(), const_cast<char*>(reply.body.data()), MHD_RESPMEM_MUST_COPY);
+  if (response == nullptr) return MHD_NO;
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type);
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+  if (reply.code == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+  const MHD_Result result = MHD_queue_response(connection, reply.code, response);
+  MHD_destroy_response(response);
+  return result;
+}
+
+// Called by the library for each request; MHD_NO closes the connection.
+MHD_Result Answer(void* closure, MHD_Connection* connection, const char* path, const char* method,
+                  const char* /*version*/, const char* /*upload*/, std::size_t* /*upload_size*/, void** /*state*/) {
+  try {
+    const std::string_view verb = method;
+    if (verb != MHD_HTTP_METHOD_GET && verb != MHD_HTTP_METHOD_HEAD) {
+      return Send(connection, {.code = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "only GET and HEAD\n"});
+    }
+    return Send(connection, AnswerGet(*static_cast<const HttpHandlers*>(closure), path));
+  } catch (const std::exception&) {  // out of memory
+    return MHD_NO;
+  }
+}
 
 }  // namespace
 
-struct HttpEndpoint::Impl {
-  Impl(const std::vector<std::string>& options, HttpHandlers handlers)
-      : metrics([get = std::move(handlers.metrics)] {
-          return GetHandler::Reply{.body = get(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
-        }),
-        health([] { return GetHandler::Reply{.body = "ok\n"}; }),
-        ready([is_ready = std::move(handlers.ready)] {
-          return is_ready() ? GetHandler::Reply{.body = "ready\n"}
-                            : GetHandler::Reply{.code = 503, .body = "not ready\n"};
-        }),
-        server(options) {
-    server.addHandler("/metrics", metrics);
-    server.addHandler("/healthz", health);
-    server.addHandler("/readyz", ready);
+struct HttpEndpoint::Daemon {
+  explicit Daemon(HttpHandlers h) : handlers(std::move(h)) {}
+  ~Daemon() {
+    if (daemon != nullptr) MHD_stop_daemon(daemon);
   }
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
 
-  GetHandler metrics;
-  GetHandler health;
-  GetHandler ready;
-  CivetServer server;  // last: stops before the handlers go
+  HttpHandlers handlers;
+  MHD_Daemon* daemon = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const HostPort& address, HttpHandlers handlers) {
-  const std::vector<std::string> options = {"listening_ports", address.ToString(), "num_threads", "2"};
-  try {
-    auto impl = std::make_unique<Impl>(options, std::move(handlers));
-    if (impl->server.getListeningPorts().size() == 1) {
-      return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(impl)));
-    }
-  } catch (const std::exception&) {
-    // It does not say why; the operating system does.
+  absl::StatusOr<ListeningSocket> socket = ListeningSocket::Open(address);
+  if (!socket.ok()) return socket.status();
+  auto daemon = std::make_unique<Daemon>(std::move(handlers));
+  const int port = socket->port();
+  const int fd = socket->Release();
+  constexpr unsigned kMaxConnections = 64;
+  constexpr unsigned kIdleSeconds = 30;
+  daemon->daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD, 0, nullptr, nullptr, &Answer, &daemon->handlers,
+                                    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,
+                                    MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds, MHD_OPTION_END);
+  if (daemon->daemon == nullptr) {
+    // The library has closed the socket.
+    return absl::InternalError(absl::StrCat("the HTTP server did not start on ", address.ToString()));
   }
-  if (const absl::Status status = CheckCanListen(address); !status.ok()) return status;
-  return absl::FailedPreconditionError(absl::StrCat("the web server cannot listen on ", address.ToString()));
+  return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(daemon), port));
 }
 
-HttpEndpoint::HttpEndpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpEndpoint::HttpEndpoint(std::unique_ptr<Daemon> daemon, int port) : daemon_(std::move(daemon)), port_(port) {}
 
 HttpEndpoint::~HttpEndpoint() = default;
-
-int HttpEndpoint::port() const { return impl_->server.getListeningPorts().front(); }
 
 }  // namespace ckn

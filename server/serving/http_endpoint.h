@@ -9,31 +9,36 @@
 
 namespace ckn {
 
-// What the HTTP port answers; called from its threads.
+// What the HTTP port answers; called from its thread.
 struct HttpHandlers {
   std::function<std::string()> metrics;  // body of GET /metrics, Prometheus text format
   std::function<bool()> ready;           // GET /readyz: 200 or 503
 };
 
-// The port for machines that watch the server: GET /metrics, /healthz (200 as long as the process answers) and /readyz.
-// Uses the web server that prometheus-cpp's own Exposer uses; that class cannot answer anything but metrics.
+// The port for programs that watch the server: GET and HEAD of /metrics, /healthz (200 as long as the process answers)
+// and /readyz. One thread of its own, apart from the workers, so that it answers under load.
+//
+// Not prometheus-cpp's Exposer: it can answer nothing but metrics, and its web server's threads have fixed stacks of
+// 100 KiB. Thread-local data of libraries lives on them too (60 KiB of OpenBLAS alone, which OpenCV brings in); what is
+// left does not suffice for its own "404 Not Found".
 class HttpEndpoint {
  public:
-  // Listens until destroyed. Fails as CheckCanListen does.
+  // Listens until destroyed. Fails as ListeningSocket::Open does.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const HostPort& address, HttpHandlers handlers);
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
   // The port in use, also when 0 was asked for.
-  [[nodiscard]] int port() const;
+  [[nodiscard]] int port() const { return port_; }
 
  private:
-  struct Impl;
+  struct Daemon;
 
-  explicit HttpEndpoint(std::unique_ptr<Impl> impl);
+  HttpEndpoint(std::unique_ptr<Daemon> daemon, int port);
 
-  const std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<Daemon> daemon_;
+  const int port_;
 };
 
 }  // namespace ckn

@@ -203,7 +203,10 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, const Image
     if (status.ok()) return;
     result->Clear();
     result->mutable_status()->set_code(status.raw_code());
-    result->mutable_status()->set_message(absl::StrCat("image ", index, ": ", status.message()));
+    // What expires is the call, not this image.
+    const bool expired = Outcome(status.code()) == ImageOutcome::kExpired;
+    result->mutable_status()->set_message(expired ? std::string(status.message())
+                                                  : absl::StrCat("image ", index, ": ", status.message()));
   };
   job.done = [this, call, results] { Finish(*call, *results); };
   call->queued = std::chrono::steady_clock::now();
@@ -218,7 +221,6 @@ void InferenceCore::Finish(Call& call, const google::protobuf::RepeatedPtrField<
     const auto code = static_cast<absl::StatusCode>(result.status().code());
     const ImageOutcome outcome = Outcome(code);
     ++outcomes[static_cast<std::size_t>(outcome)];
-    // A deadline or a cancellation is the call's, not an image's.
     const bool of_the_call = outcome == ImageOutcome::kExpired || results.size() == 1;
     if (status.ok() && code != absl::StatusCode::kOk && of_the_call) {
       status = absl::Status(code, result.status().message());

@@ -87,7 +87,8 @@ absl::Status Server::StartGrpc() {
   builder.RegisterService(&service_);
   grpc_server_ = builder.BuildAndStart();
   if (grpc_server_ == nullptr || grpc_port_ <= 0) {
-    CKN_RETURN_IF_ERROR(CheckCanListen(options_.listen));
+    // gRPC only says that it failed; the operating system says why.
+    CKN_RETURN_IF_ERROR(ListeningSocket::Open(options_.listen).status());
     return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options_.listen.ToString()));
   }
   grpc_server_->GetHealthCheckService()->SetServingStatus(v1::Inference::service_full_name(), true);

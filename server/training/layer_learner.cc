@@ -20,6 +20,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kRandomFiltersStream = 3'000'000;
+// An eta beyond this means activations of no more than rounding errors.
+constexpr double kMaxInitialEta = 1e9;
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr auto kSaveEvery = std::chrono::seconds(60);
 
@@ -108,6 +110,12 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   std::vector<double> variables(problem.variable_count());
   Eigen::Map<RowMatrixD>(variables.data(), filters, dim) = initial.cast<double>();
   const double eta = checkpoint.restored.empty() ? problem.BestConstantEta(initial) : 0;
+  if (checkpoint.restored.empty() && !(std::isfinite(eta) && eta > 0 && eta < kMaxInitialEta)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the first filters are so far from the patches, for sigma = %.4g, that the objective has no slope (best eta %g); "
+        "start from k-means or give a larger sigma",
+        sigma, eta));
+  }
   std::fill(variables.begin() + initial.size(), variables.end(), eta);
   std::vector<bool> lower_bounded(variables.size(), false);
   std::fill(lower_bounded.begin() + initial.size(), lower_bounded.end(), true);

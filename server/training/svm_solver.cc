@@ -25,6 +25,8 @@ constexpr Eigen::Index kSumRows = 256;
 constexpr int kRefreshAfterCgIterations = 8;
 constexpr int kMaxCgIterations = 200;
 constexpr double kCgTolerance = 1e-2;
+// Newton iterations in a row that do not halve the gap.
+constexpr int kStalledIterations = 4;
 
 // One class's problem along the path. Everything that grows with d^2 is preallocated once and reused.
 class BinarySolver {
@@ -38,6 +40,7 @@ class BinarySolver {
     w_ = w0;
     system_ready_ = false;
     factor_ready_ = false;
+    precise_ = false;
     UpdateMargins();
   }
 
@@ -56,9 +59,19 @@ class BinarySolver {
           report.newton_iterations == options_.max_newton_iterations || progress.stopped()) {
         return report;
       }
-      // The end game in single precision: no step makes progress any more.
-      stalled = report.gap < 0.9 * previous_gap ? 0 : stalled + 1;
-      if (stalled == 5) return report;
+      // With a large C the rounding of single precision outweighs the gradient: change to double, which costs more,
+      // and when that makes no progress either, the numbers allow no better.
+      stalled = report.gap < 0.5 * previous_gap ? 0 : stalled + 1;
+      if (stalled == kStalledIterations) {
+        if (precise_) return report;
+        precise_ = true;
+        stalled = 0;
+        UpdateMargins();
+        UpdateActive();
+        Gradient();
+        previous_gap = std::numeric_limits<double>::infinity();
+        continue;
+      }
       previous_gap = std::min(previous_gap, report.gap);
 
       if (!factor_ready_) Refresh();
@@ -79,6 +92,10 @@ class BinarySolver {
   [[nodiscard]] Eigen::Index d() const { return x_.cols(); }
 
   void UpdateMargins() {
+    if (precise_) {
+      for (Eigen::Index i = 0; i < n(); ++i) margins_[i] = x_.row(i).cast<double>().dot(w_) * y_[i];
+      return;
+    }
     const Eigen::VectorXf w = w_.cast<float>();
     for (Eigen::Index i = 0; i < n(); ++i) margins_[i] = static_cast<double>(x_.row(i).dot(w)) * y_[i];
   }
@@ -116,6 +133,12 @@ class BinarySolver {
   // grad P = w - 2 C sum over active of y xi x.
   void Gradient() {
     gradient_ = w_;
+    if (precise_) {
+      for (const std::int32_t i : active_) {
+        gradient_ -= (2 * c_ * (1 - margins_[i]) * y_[i]) * x_.row(i).transpose().cast<double>();
+      }
+      return;
+    }
     AddActiveRows([this](std::int32_t i) { return static_cast<float>(-2 * c_ * (1 - margins_[i])) * y_[i]; },
                   gradient_);
   }
@@ -265,6 +288,7 @@ class BinarySolver {
   std::vector<bool> in_system_;  // rows that system_ holds
   bool system_ready_ = false, factor_ready_ = false;
   double factor_c_ = 0;
+  bool precise_ = false;  // margins and gradient in double precision
 };
 
 RowMatrixF Gram(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {

@@ -75,7 +75,8 @@ Model TinyModel(const TinyModelOptions& options) {
 
 ImageU8 TinyImage(const Model& model, std::uint64_t seed) {
   Random random(seed);
-  ImageU8 image{.height = model.input.height, .width = model.input.width, .channels = model.input.channels, .pixels = {}};
+  ImageU8 image{
+      .height = model.input.height, .width = model.input.width, .channels = model.input.channels, .pixels = {}};
   image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
                       static_cast<std::size_t>(image.channels));
   for (std::uint8_t& pixel : image.pixels) pixel = static_cast<std::uint8_t>(random.Next() >> 56);
@@ -83,8 +84,7 @@ ImageU8 TinyImage(const Model& model, std::uint64_t seed) {
 }
 
 std::string EncodePnm(const ImageU8& image) {
-  std::string file =
-      absl::StrCat(image.channels == 1 ? "P5\n" : "P6\n", image.width, " ", image.height, "\n255\n");
+  std::string file = absl::StrCat(image.channels == 1 ? "P5\n" : "P6\n", image.width, " ", image.height, "\n255\n");
   file.append(image.pixels.begin(), image.pixels.end());
   return file;
 }

@@ -18,7 +18,8 @@ struct TinyModelOptions {
 };
 
 // A valid model of one layer (patches of 3 x 3, subsampling 2, pixel map) with arbitrary but always equal weights: the
-// same options give the same model on every machine. It has learned nothing; classes are named "class 0", "class 1", ...
+// same options give the same model on every machine. It has learned nothing; classes are named "class 0", "class 1",
+// ...
 Model TinyModel(const TinyModelOptions& options = {});
 
 // An image of the model's size whose pixels depend on `seed` only.

@@ -1,0 +1,162 @@
+#include "server/serving/executor.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/barrier.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A job that writes "NAME:ITEM" for each item and "NAME:done" into `log`; for executors driven by hand.
+Job Logging(const std::string& name, std::size_t items, std::vector<std::string>& log) {
+  return {.items = items,
+          .run = [name, &log](std::size_t item) { log.push_back(name + ":" + std::to_string(item)); },
+          .done = [name, &log] { log.push_back(name + ":done"); }};
+}
+
+TEST(ExecutorTest, RunsSingleItemJobsInOrder) {
+  Executor executor({.threads = 0, .max_queue = 8}, nullptr);
+  std::vector<std::string> log;
+  ASSERT_TRUE(executor.Submit(Logging("a", 1, log)).ok());
+  ASSERT_TRUE(executor.Submit(Logging("b", 1, log)).ok());
+  EXPECT_TRUE(log.empty());
+  EXPECT_TRUE(executor.RunOne());
+  EXPECT_TRUE(executor.RunOne());
+  EXPECT_FALSE(executor.RunOne());
+  EXPECT_THAT(log, ElementsAre("a:0", "a:done", "b:0", "b:done"));
+}
+
+TEST(ExecutorTest, TakesItemsOfWaitingJobsInTurn) {
+  Executor executor({.threads = 0, .max_queue = 8}, nullptr);
+  std::vector<std::string> log;
+  ASSERT_TRUE(executor.Submit(Logging("big", 3, log)).ok());
+  ASSERT_TRUE(executor.Submit(Logging("small", 1, log)).ok());
+  while (executor.RunOne()) {
+  }
+  EXPECT_THAT(log, ElementsAre("big:0", "small:0", "small:done", "big:1", "big:2", "big:done"));
+}
+
+TEST(ExecutorTest, RefusesWhenTheQueueIsFullAndSaysHowLongItIs) {
+  Executor executor({.threads = 0, .max_queue = 2}, nullptr);
+  std::vector<std::string> log;
+  ASSERT_TRUE(executor.Submit(Logging("a", 1, log)).ok());
+  ASSERT_TRUE(executor.Submit(Logging("b", 5, log)).ok());
+  const absl::Status refused = executor.Submit(Logging("c", 1, log));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("2 calls wait, the limit is 2"));
+
+  // A job leaves the queue when its last item is taken.
+  ASSERT_TRUE(executor.RunOne());
+  EXPECT_TRUE(executor.Submit(Logging("d", 1, log)).ok());
+  while (executor.RunOne()) {
+  }
+  EXPECT_EQ(std::count(log.begin(), log.end(), "c:done"), 0);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "d:done"), 1);
+}
+
+TEST(ExecutorTest, RefusesWhileDrainingAndFinishesWhatItAccepted) {
+  Executor executor({.threads = 0, .max_queue = 8}, nullptr);
+  std::vector<std::string> log;
+  ASSERT_TRUE(executor.Submit(Logging("a", 2, log)).ok());
+  executor.Drain();
+  EXPECT_THAT(log, ElementsAre("a:0", "a:1", "a:done"));
+  EXPECT_EQ(executor.Submit(Logging("late", 1, log)).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(log, ElementsAre("a:0", "a:1", "a:done"));
+}
+
+TEST(ExecutorTest, GaugeFollowsTheQueue) {
+  prometheus::Gauge gauge;
+  Executor executor({.threads = 0, .max_queue = 8}, &gauge);
+  std::vector<std::string> log;
+  ASSERT_TRUE(executor.Submit(Logging("a", 1, log)).ok());
+  ASSERT_TRUE(executor.Submit(Logging("b", 2, log)).ok());
+  EXPECT_EQ(gauge.Value(), 2);
+  EXPECT_EQ(executor.queue_length(), 2U);
+  executor.RunOne();
+  EXPECT_EQ(gauge.Value(), 1);
+  executor.RunOne();
+  EXPECT_EQ(gauge.Value(), 1);  // one item of b is left
+  executor.RunOne();
+  EXPECT_EQ(gauge.Value(), 0);
+}
+
+TEST(ExecutorTest, ItemsOfOneJobRunOnSeveralWorkersAtOnce) {
+  constexpr int kThreads = 3;
+  Executor executor({.threads = kThreads, .max_queue = 1}, nullptr);
+  absl::Barrier* const barrier = new absl::Barrier(kThreads);  // deleted by the last one through
+  absl::Notification done;
+  // Each item waits until all three run: with fewer workers on the job this never ends.
+  ASSERT_TRUE(executor
+                  .Submit({.items = kThreads,
+                           .run =
+                               [barrier](std::size_t) {
+                                 if (barrier->Block()) delete barrier;
+                               },
+                           .done = [&] { done.Notify(); }})
+                  .ok());
+  done.WaitForNotification();
+}
+
+TEST(ExecutorTest, NoLockIsHeldWhileAnItemRuns) {
+  Executor executor({.threads = 1, .max_queue = 4}, nullptr);
+  absl::Notification done;
+  // Submitting from inside an item would deadlock otherwise.
+  absl::Status inner;
+  ASSERT_TRUE(executor
+                  .Submit({.items = 1,
+                           .run =
+                               [&](std::size_t) {
+                                 inner = executor.Submit(
+                                     {.items = 1, .run = [](std::size_t) {}, .done = [&] { done.Notify(); }});
+                               },
+                           .done = [] {}})
+                  .ok());
+  done.WaitForNotification();
+  EXPECT_TRUE(inner.ok()) << inner;
+}
+
+TEST(ExecutorTest, EveryItemOfEveryJobRunsOnce) {
+  constexpr std::size_t kJobs = 200;
+  constexpr std::size_t kItems = 7;
+  std::vector<std::vector<std::atomic<int>>> runs;
+  for (std::size_t job = 0; job < kJobs; ++job) runs.emplace_back(kItems);
+  std::atomic<int> early_done = 0;
+  absl::BlockingCounter done(kJobs);
+  Executor executor({.threads = 4, .max_queue = kJobs}, nullptr);
+  for (std::size_t job = 0; job < kJobs; ++job) {
+    ASSERT_TRUE(executor
+                    .Submit({.items = kItems,
+                             .run = [&runs, job](std::size_t item) { runs[job][item].fetch_add(1); },
+                             .done =
+                                 [&, job] {
+                                   for (const auto& count : runs[job]) early_done += count.load() == 1 ? 0 : 1;
+                                   done.DecrementCount();
+                                 }})
+                    .ok());
+  }
+  done.Wait();
+  EXPECT_EQ(early_done, 0);
+}
+
+TEST(ExecutorTest, DestructorFinishesAcceptedJobs) {
+  std::atomic<int> finished = 0;
+  {
+    Executor executor({.threads = 2, .max_queue = 100}, nullptr);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_TRUE(executor.Submit({.items = 1, .run = [](std::size_t) {}, .done = [&] { ++finished; }}).ok());
+    }
+  }
+  EXPECT_EQ(finished, 100);
+}
+
+}  // namespace
+}  // namespace ckn

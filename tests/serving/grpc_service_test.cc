@@ -1,0 +1,131 @@
+// The service on a real gRPC server with workers driven by hand: what happens to a call whose client stops waiting.
+#include "server/serving/grpc_service.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "tests/testing/prometheus_text.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
+
+namespace ckn {
+namespace {
+
+using ::ckn::testing::EncodePnm;
+using ::ckn::testing::ParsePrometheusText;
+using ::ckn::testing::TempDir;
+using ::ckn::testing::TinyImage;
+using ::ckn::testing::TinyModel;
+
+class GrpcServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const TempDir folder;
+    ASSERT_TRUE(WriteModelFile(TinyModel(), folder.File("tiny.ckn")).ok());
+    auto models = LoadModelFolder(folder.path());
+    ASSERT_TRUE(models.ok()) << models.status();
+    metrics_.SetModels({"tiny"});
+    models_.Replace(*std::move(models));
+
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    stub_ = v1::Inference::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+    request_.add_images()->set_encoded(EncodePnm(TinyImage(TinyModel(), 1)));
+  }
+
+  void TearDown() override {
+    if (server_ != nullptr) server_->Shutdown();
+  }
+
+  void WaitForQueue(std::size_t length) {
+    while (executor_.queue_length() < length) std::this_thread::yield();
+  }
+
+  double Sample(const std::string& name) { return ParsePrometheusText(metrics_.Text()).at(name); }
+
+  RealClock clock_;
+  ModelRegistry models_;
+  Metrics metrics_{"test"};
+  Executor executor_{{.threads = 0, .max_queue = 4}, nullptr};
+  InferenceCore core_{models_, executor_, metrics_, clock_, {}};
+  GrpcService service_{core_};
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Inference::Stub> stub_;
+  v1::ClassifyRequest request_;
+};
+
+TEST_F(GrpcServiceTest, AnswersWhenAWorkerHasRun) {
+  grpc::ClientContext context;
+  v1::ClassifyResponse response;
+  absl::Notification done;
+  grpc::Status result;
+  stub_->async()->Classify(&context, &request_, &response, [&](const grpc::Status& status) {
+    result = status;
+    done.Notify();
+  });
+  WaitForQueue(1);
+  EXPECT_FALSE(done.HasBeenNotified());
+  ASSERT_TRUE(executor_.RunOne());
+  done.WaitForNotification();
+  EXPECT_TRUE(result.ok()) << result.error_message();
+  EXPECT_EQ(response.results_size(), 1);
+}
+
+TEST_F(GrpcServiceTest, CallCancelledByItsClientIsNotComputed) {
+  const auto cancelled = [&] { return Sample("ckn_requests_total{code=\"CANCELLED\",method=\"Classify\"}"); };
+  // The news of a cancellation travels on its own: a worker may be faster, but not every time.
+  int calls = 0;
+  while (calls < 100 && cancelled() == 0) {
+    ++calls;
+    grpc::ClientContext context;
+    v1::ClassifyResponse response;
+    absl::Notification done;
+    grpc::Status result;
+    stub_->async()->Classify(&context, &request_, &response, [&](const grpc::Status& status) {
+      result = status;
+      done.Notify();
+    });
+    WaitForQueue(1);
+    context.TryCancel();
+    done.WaitForNotification();
+    EXPECT_EQ(result.error_code(), grpc::StatusCode::CANCELLED);
+    // An unrelated call on the same connection, so that the server has read past the cancellation.
+    grpc::ClientContext other;
+    v1::ListModelsResponse models;
+    EXPECT_TRUE(stub_->ListModels(&other, {}, &models).ok());
+    ASSERT_TRUE(executor_.RunOne());
+  }
+  EXPECT_EQ(cancelled(), 1);
+  EXPECT_EQ(Sample("ckn_images_total{model=\"tiny\",outcome=\"expired\"}"), 1);
+  EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}"), calls - 1);
+  EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
+}
+
+TEST_F(GrpcServiceTest, CallPastItsDeadlineIsNotComputed) {
+  grpc::ClientContext context;
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(100);
+  context.set_deadline(absl::ToChronoTime(deadline));
+  v1::ClassifyResponse response;
+  // Nothing runs the queue, so the call can only end by its deadline.
+  EXPECT_EQ(stub_->Classify(&context, request_, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  // The call may have expired before it reached the server; then there is nothing to run.
+  while (executor_.RunOne()) {
+  }
+  EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}"), 0);
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 0);
+}
+
+}  // namespace
+}  // namespace ckn

@@ -1,0 +1,521 @@
+#include "server/serving/inference_core.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/serving/fakes.h"
+#include "tests/testing/prometheus_text.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
+
+namespace ckn {
+namespace {
+
+using ::ckn::testing::EncodePnm;
+using ::ckn::testing::FakeCall;
+using ::ckn::testing::FakeClock;
+using ::ckn::testing::ParsePrometheusText;
+using ::ckn::testing::TempDir;
+using ::ckn::testing::TinyImage;
+using ::ckn::testing::TinyModel;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+v1::Image Encoded(const ImageU8& image) {
+  v1::Image out;
+  out.set_encoded(EncodePnm(image));
+  return out;
+}
+
+v1::Image Pixels(const ImageU8& image) {
+  v1::Image out;
+  out.mutable_pixels()->set_height(image.height);
+  out.mutable_pixels()->set_width(image.width);
+  out.mutable_pixels()->set_channels(image.channels);
+  out.mutable_pixels()->set_data(image.pixels.data(), image.pixels.size());
+  return out;
+}
+
+v1::Image Garbage() {
+  v1::Image out;
+  out.set_encoded("this is no image");
+  return out;
+}
+
+// A core with hand-driven workers. Classify and Encode run the call to its end and check that it ended once.
+class InferenceCoreTest : public ::testing::Test {
+ protected:
+  InferenceCoreTest() { Load({"tiny"}); }
+
+  void Load(const std::vector<std::string>& names) {
+    const TempDir folder;
+    for (const std::string& name : names) {
+      ASSERT_TRUE(WriteModelFile(TinyModel({.name = name}), folder.File(name + ".ckn")).ok());
+    }
+    auto models = LoadModelFolder(folder.path());
+    ASSERT_TRUE(models.ok()) << models.status();
+    metrics_.SetModels(names);
+    models_.Replace(*std::move(models));
+  }
+
+  InferenceCore& core() {
+    if (core_ == nullptr) core_ = std::make_unique<InferenceCore>(models_, executor_, metrics_, clock_, limits_);
+    return *core_;
+  }
+
+  absl::Status Classify(const v1::ClassifyRequest& request, v1::ClassifyResponse* response) {
+    return RunCall([&](InferenceCore::Done done) { core().Classify(call_, request, response, std::move(done)); });
+  }
+  absl::Status Encode(const v1::EncodeRequest& request, v1::EncodeResponse* response) {
+    return RunCall([&](InferenceCore::Done done) { core().Encode(call_, request, response, std::move(done)); });
+  }
+  // The status of classifying one image.
+  absl::Status ClassifyOne(const v1::Image& image) {
+    v1::ClassifyRequest request;
+    *request.add_images() = image;
+    v1::ClassifyResponse response;
+    return Classify(request, &response);
+  }
+
+  double Sample(const std::string& name) { return ParsePrometheusText(metrics_.Text()).at(name); }
+  double StageCount(const std::string& stage) {
+    return Sample(absl::StrCat("ckn_stage_duration_seconds_count{stage=\"", stage, "\"}"));
+  }
+  double ImageCount(const std::string& model, const std::string& outcome) {
+    return Sample(absl::StrCat("ckn_images_total{model=\"", model, "\",outcome=\"", outcome, "\"}"));
+  }
+
+  const Model model_ = TinyModel();
+  InferenceLimits limits_;
+  FakeClock clock_;
+  FakeCall call_;
+  ModelRegistry models_;
+  Metrics metrics_{"test"};
+  Executor executor_{{.threads = 0, .max_queue = 2}, &metrics_.queue_length()};
+
+ private:
+  absl::Status RunCall(const std::function<void(InferenceCore::Done)>& start) {
+    int ended = 0;
+    absl::Status result;
+    start([&](const absl::Status& status) {
+      ++ended;
+      result = status;
+    });
+    while (executor_.RunOne()) {
+    }
+    EXPECT_EQ(ended, 1);
+    EXPECT_EQ(core().calls_in_flight(), 0);
+    EXPECT_EQ(metrics_.in_flight().Value(), 0);
+    return result;
+  }
+
+  std::unique_ptr<InferenceCore> core_;
+};
+
+TEST_F(InferenceCoreTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
+  const auto pipeline = Pipeline::Create(model_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::ClassifyRequest request;
+  request.set_model("tiny");
+  request.set_top_k(3);
+  for (int i = 0; i < 4; ++i) {
+    const ImageU8 image = TinyImage(model_, static_cast<std::uint64_t>(i));
+    *request.add_images() = i % 2 == 0 ? Encoded(image) : Pixels(image);
+  }
+  v1::ClassifyResponse response;
+  ASSERT_TRUE(Classify(request, &response).ok());
+  EXPECT_EQ(response.model(), "tiny");
+  ASSERT_EQ(response.results_size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    const auto scores = pipeline->Classify(TinyImage(model_, static_cast<std::uint64_t>(i)));
+    ASSERT_TRUE(scores.ok()) << scores.status();
+    const v1::Classification& result = response.results(i);
+    EXPECT_EQ(result.status().code(), 0);
+    ASSERT_EQ(result.classes_size(), 3);
+    EXPECT_EQ(result.classes(0).index(), ArgMax(*scores));
+    for (int k = 0; k < 3; ++k) {
+      const v1::ClassScore& entry = result.classes(k);
+      EXPECT_EQ(entry.score(), (*scores)[static_cast<std::size_t>(entry.index())]);
+      EXPECT_EQ(entry.label(), absl::StrCat("class ", entry.index()));
+      if (k > 0) {
+        EXPECT_LE(entry.score(), result.classes(k - 1).score());
+      }
+    }
+  }
+}
+
+TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {
+  const auto pipeline = Pipeline::Create(model_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::EncodeRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 5));
+  *request.add_images() = Pixels(TinyImage(model_, 6));
+  v1::EncodeResponse response;
+  ASSERT_TRUE(Encode(request, &response).ok());
+  EXPECT_EQ(response.model(), "tiny");
+  ASSERT_EQ(response.results_size(), 2);
+  for (int i = 0; i < 2; ++i) {
+    const auto features = pipeline->Encode(TinyImage(model_, static_cast<std::uint64_t>(5 + i)));
+    ASSERT_TRUE(features.ok()) << features.status();
+    EXPECT_THAT(response.results(i).values(), ::testing::ElementsAreArray(*features));
+  }
+}
+
+TEST_F(InferenceCoreTest, TopKIsOneWhenNotGivenAndAtMostTheNumberOfClasses) {
+  for (const auto& [top_k, expected] : {std::pair(0, 1), {1, 1}, {2, 2}, {3, 3}, {4, 3}, {1 << 30, 3}}) {
+    v1::ClassifyRequest request;
+    request.set_top_k(top_k);
+    *request.add_images() = Encoded(TinyImage(model_, 1));
+    v1::ClassifyResponse response;
+    ASSERT_TRUE(Classify(request, &response).ok());
+    EXPECT_EQ(response.results(0).classes_size(), expected) << top_k;
+  }
+}
+
+TEST_F(InferenceCoreTest, RefusesNegativeTopK) {
+  v1::ClassifyRequest request;
+  request.set_top_k(-1);
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  const absl::Status status = Classify(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("top_k: -1"));
+}
+
+TEST_F(InferenceCoreTest, RefusesCallsWithoutImages) {
+  v1::ClassifyResponse response;
+  EXPECT_EQ(Classify({}, &response).code(), absl::StatusCode::kInvalidArgument);
+  v1::EncodeResponse features;
+  EXPECT_EQ(Encode({}, &features).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(InferenceCoreTest, ImageCountLimitIsExact) {
+  limits_.max_images = 3;
+  v1::ClassifyRequest request;
+  for (int i = 0; i < 3; ++i) *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  EXPECT_TRUE(Classify(request, &response).ok());
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  const absl::Status status = Classify(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("4 in one call, the limit is 3"));
+}
+
+TEST_F(InferenceCoreTest, RepliesThatWouldBeTooLargeAreRefusedBeforeAnyWork) {
+  limits_.max_message_bytes = 2 * (36 * 4 + 32);  // two feature vectors
+  v1::EncodeRequest request;
+  for (int i = 0; i < 2; ++i) *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::EncodeResponse response;
+  EXPECT_TRUE(Encode(request, &response).ok());
+  EXPECT_LE(response.ByteSizeLong(), static_cast<std::size_t>(limits_.max_message_bytes));
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  const absl::Status status = Encode(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("send fewer images"));
+  EXPECT_EQ(StageCount("compute"), 2);
+}
+
+TEST_F(InferenceCoreTest, UnknownModelIsNotFoundAndCountsUnderOneLabel) {
+  v1::ClassifyRequest request;
+  request.set_model("other");
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  const absl::Status status = Classify(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("\"other\""), HasSubstr("\"tiny\"")));
+  EXPECT_EQ(ImageCount("(unknown)", "invalid"), 2);
+}
+
+TEST_F(InferenceCoreTest, SeveralModelsNeedAName) {
+  Load({"one", "two"});
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  EXPECT_EQ(Classify(request, &response).code(), absl::StatusCode::kInvalidArgument);
+  request.set_model("two");
+  EXPECT_TRUE(Classify(request, &response).ok());
+  EXPECT_EQ(response.model(), "two");
+}
+
+TEST_F(InferenceCoreTest, TheOnlyImagesStatusIsTheCalls) {
+  v1::ClassifyRequest request;
+  *request.add_images() = Garbage();
+  v1::ClassifyResponse response;
+  const absl::Status status = Classify(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), StartsWith("image 0: "));
+  EXPECT_EQ(response.ByteSizeLong(), 0U);
+}
+
+TEST_F(InferenceCoreTest, BadImagesDoNotFailTheOthers) {
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  *request.add_images() = Garbage();
+  *request.add_images() = Encoded(TinyImage(TinyModel({.height = 9}), 1));
+  *request.add_images() = Encoded(TinyImage(model_, 2));
+  v1::ClassifyResponse response;
+  ASSERT_TRUE(Classify(request, &response).ok());
+  ASSERT_EQ(response.results_size(), 4);
+  EXPECT_EQ(response.results(0).classes_size(), 1);
+  EXPECT_EQ(response.results(3).classes_size(), 1);
+  for (const int bad : {1, 2}) {
+    EXPECT_EQ(response.results(bad).classes_size(), 0);
+    EXPECT_EQ(response.results(bad).status().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(response.results(bad).status().message(), StartsWith(absl::StrCat("image ", bad, ": ")));
+  }
+  EXPECT_EQ(ImageCount("tiny", "ok"), 2);
+  EXPECT_EQ(ImageCount("tiny", "invalid"), 2);
+}
+
+TEST_F(InferenceCoreTest, AllBadImagesStillAnswerPerImage) {
+  v1::EncodeRequest request;
+  *request.add_images() = Garbage();
+  *request.add_images() = Garbage();
+  v1::EncodeResponse response;
+  EXPECT_TRUE(Encode(request, &response).ok());
+  ASSERT_EQ(response.results_size(), 2);
+  EXPECT_NE(response.results(0).status().code(), 0);
+  EXPECT_NE(response.results(1).status().code(), 0);
+}
+
+TEST_F(InferenceCoreTest, WrongSizeNamesBothSizes) {
+  const absl::Status status = ClassifyOne(Encoded(TinyImage(TinyModel({.height = 9, .width = 10}), 1)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("9 x 10"), HasSubstr("8 x 8")));
+}
+
+TEST_F(InferenceCoreTest, ColourImagesAreAcceptedByAGrayModel) {
+  EXPECT_TRUE(ClassifyOne(Encoded(TinyImage(TinyModel({.channels = 3}), 1))).ok());
+  EXPECT_TRUE(ClassifyOne(Pixels(TinyImage(TinyModel({.channels = 3}), 1))).ok());
+}
+
+TEST_F(InferenceCoreTest, ImageWithoutContentIsInvalid) {
+  const absl::Status status = ClassifyOne({});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected encoded or pixels"));
+}
+
+struct BadPixels {
+  int height;
+  int width;
+  int channels;
+  std::size_t bytes;
+  const char* message;
+};
+
+class BadPixelsTest : public ::testing::TestWithParam<BadPixels> {};
+
+TEST_P(BadPixelsTest, AreInvalid) {
+  v1::Image image;
+  image.mutable_pixels()->set_height(GetParam().height);
+  image.mutable_pixels()->set_width(GetParam().width);
+  image.mutable_pixels()->set_channels(GetParam().channels);
+  image.mutable_pixels()->set_data(std::string(GetParam().bytes, 'x'));
+  const auto decoded = ImageFromProto(image, {});
+  EXPECT_EQ(decoded.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr(GetParam().message));
+}
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+INSTANTIATE_TEST_SUITE_P(All, BadPixelsTest,
+                         ::testing::Values(BadPixels{0, 8, 1, 0, "0x8"}, BadPixels{8, 0, 1, 0, "8x0"},
+                                           BadPixels{-8, -8, 1, 64, "-8x-8"}, BadPixels{8, 8, 0, 64, "0 channels"},
+                                           BadPixels{8, 8, 2, 128, "2 channels"}, BadPixels{8, 8, 4, 256, "4 channels"},
+                                           BadPixels{8, 8, -1, 64, "-1 channels"}, BadPixels{8, 8, 1, 63, "63 bytes"},
+                                           BadPixels{8, 8, 1, 65, "65 bytes"}, BadPixels{8, 8, 3, 64, "= 192"},
+                                           BadPixels{kMaxInt, kMaxInt, 3, 8, "the limit is"},
+                                           // 2^32 pixels: zero when multiplied in 32 bits.
+                                           BadPixels{1 << 16, 1 << 16, 1, 0, "the limit is"},
+                                           BadPixels{8, 8, 1, 0, "0 bytes"}));
+
+TEST(ImageFromProtoTest, PixelLimitIsExact) {
+  v1::Image image = Pixels(TinyImage(TinyModel(), 1));
+  EXPECT_TRUE(ImageFromProto(image, {.max_pixels = 64}).ok());
+  EXPECT_EQ(ImageFromProto(image, {.max_pixels = 63}).status().code(), absl::StatusCode::kInvalidArgument);
+  image = Encoded(TinyImage(TinyModel(), 1));
+  EXPECT_TRUE(ImageFromProto(image, {.max_pixels = 64}).ok());
+  EXPECT_EQ(ImageFromProto(image, {.max_pixels = 63}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(InferenceCoreTest, FullQueueIsResourceExhausted) {
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse waiting[2];
+  int ended = 0;
+  for (v1::ClassifyResponse& response : waiting) {
+    core().Classify(call_, request, &response, [&](const absl::Status& status) {
+      EXPECT_TRUE(status.ok()) << status;
+      ++ended;
+    });
+  }
+  EXPECT_EQ(metrics_.in_flight().Value(), 2);
+  EXPECT_EQ(core().calls_in_flight(), 2);
+
+  absl::Status refused;
+  v1::ClassifyResponse response;
+  core().Classify(call_, request, &response, [&](const absl::Status& status) { refused = status; });
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(response.ByteSizeLong(), 0U);
+  while (executor_.RunOne()) {
+  }
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"RESOURCE_EXHAUSTED\",method=\"Classify\"}"), 1);
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 2);
+}
+
+TEST_F(InferenceCoreTest, DrainingIsUnavailable) {
+  executor_.Drain();
+  EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(InferenceCoreTest, ExpiredCallIsNotQueued) {
+  call_.deadline = clock_.Now();
+  EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(StageCount("queue"), 0);
+}
+
+TEST_F(InferenceCoreTest, CallThatExpiresInTheQueueIsNeitherDecodedNorComputed) {
+  call_.deadline = clock_.Now() + absl::Seconds(1);
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  *request.add_images() = Encoded(TinyImage(model_, 2));
+  v1::ClassifyResponse response;
+  absl::Status result;
+  core().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  EXPECT_EQ(executor_.queue_length(), 1U);
+  clock_.Advance(absl::Seconds(1));
+  while (executor_.RunOne()) {
+  }
+  EXPECT_EQ(result.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(response.ByteSizeLong(), 0U);
+  EXPECT_EQ(StageCount("queue"), 1);
+  EXPECT_EQ(StageCount("decode"), 0);
+  EXPECT_EQ(StageCount("compute"), 0);
+  EXPECT_EQ(ImageCount("tiny", "expired"), 2);
+}
+
+TEST_F(InferenceCoreTest, CancellationIsSeenBeforeDecodeAndAgainBeforeCompute) {
+  // Asked on arrival, before decode and before compute.
+  call_.cancel_after = 2;
+  EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(StageCount("decode"), 1);
+  EXPECT_EQ(StageCount("compute"), 0);
+  EXPECT_EQ(ImageCount("tiny", "expired"), 1);
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"CANCELLED\",method=\"Classify\"}"), 1);
+}
+
+TEST_F(InferenceCoreTest, ExpiryHalfwayFailsTheWholeCall) {
+  call_.deadline = clock_.Now() + absl::Seconds(1);
+  v1::EncodeRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  *request.add_images() = Encoded(TinyImage(model_, 2));
+  v1::EncodeResponse response;
+  absl::Status result;
+  core().Encode(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  ASSERT_TRUE(executor_.RunOne());
+  clock_.Advance(absl::Seconds(1));
+  ASSERT_TRUE(executor_.RunOne());
+  EXPECT_EQ(result.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(response.ByteSizeLong(), 0U);
+  EXPECT_EQ(ImageCount("tiny", "ok"), 1);
+  EXPECT_EQ(ImageCount("tiny", "expired"), 1);
+}
+
+TEST_F(InferenceCoreTest, CallInTheQueueKeepsItsModelWhenTheSetIsReplaced) {
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  absl::Status result = absl::UnknownError("not called");
+  core().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  models_.Replace({});
+  while (executor_.RunOne()) {
+  }
+  EXPECT_TRUE(result.ok()) << result;
+  EXPECT_EQ(response.model(), "tiny");
+  EXPECT_EQ(response.results_size(), 1);
+}
+
+TEST_F(InferenceCoreTest, ScoresThatAreNotFiniteAreAnInternalError) {
+  const TempDir folder;
+  Model model = TinyModel({.name = "overflow"});
+  // All-zero images give patches of zero norm and features of exactly 0, so the warm-up passes; others overflow.
+  model.standardization.mean.setZero();
+  model.standardization.scale = 1e-30F;
+  model.svm.weights.setConstant(3e38F);
+  ASSERT_TRUE(WriteModelFile(model, folder.File("m.ckn")).ok());
+  auto models = LoadModelFolder(folder.path());
+  ASSERT_TRUE(models.ok()) << models.status();
+  metrics_.SetModels({"overflow"});
+  models_.Replace(*std::move(models));
+
+  v1::ClassifyRequest request;
+  *request.add_images() = Encoded(TinyImage(model, 1));
+  v1::ClassifyResponse response;
+  const absl::Status status = Classify(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected a finite number"));
+  EXPECT_EQ(ImageCount("overflow", "error"), 1);
+}
+
+TEST_F(InferenceCoreTest, ListsModelsSortedByName) {
+  Load({"zeta", "alpha"});
+  v1::ListModelsResponse response;
+  int ended = 0;
+  core().ListModels(call_, &response, [&](const absl::Status& status) {
+    EXPECT_TRUE(status.ok()) << status;
+    ++ended;
+  });
+  EXPECT_EQ(ended, 1);
+  ASSERT_EQ(response.models_size(), 2);
+  EXPECT_EQ(response.models(0).name(), "alpha");
+  EXPECT_EQ(response.models(1).name(), "zeta");
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"ListModels\"}"), 1);
+}
+
+TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
+  const auto pipeline = Pipeline::Create(model_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  constexpr int kCalls = 64;
+  constexpr int kImages = 8;
+  Executor executor({.threads = 4, .max_queue = kCalls}, nullptr);
+  InferenceCore many(models_, executor, metrics_, clock_, limits_);
+  std::vector<v1::EncodeRequest> requests(kCalls);
+  std::vector<v1::EncodeResponse> responses(kCalls);
+  std::vector<absl::Status> results(kCalls, absl::UnknownError("not called"));
+  absl::BlockingCounter ended(kCalls);
+  for (int i = 0; i < kCalls; ++i) {
+    const auto slot = static_cast<std::size_t>(i);
+    for (int k = 0; k < kImages; ++k) {
+      *requests[slot].add_images() = Encoded(TinyImage(model_, static_cast<std::uint64_t>(i * kImages + k)));
+    }
+    many.Encode(call_, requests[slot], &responses[slot], [&results, &ended, slot](const absl::Status& status) {
+      results[slot] = status;
+      ended.DecrementCount();
+    });
+  }
+  ended.Wait();
+  for (int i = 0; i < kCalls; ++i) {
+    const auto slot = static_cast<std::size_t>(i);
+    ASSERT_TRUE(results[slot].ok()) << results[slot];
+    for (int k = 0; k < kImages; ++k) {
+      const auto features = pipeline->Encode(TinyImage(model_, static_cast<std::uint64_t>(i * kImages + k)));
+      ASSERT_THAT(responses[slot].results(k).values(), ::testing::ElementsAreArray(*features));
+    }
+  }
+  executor.Drain();
+  EXPECT_EQ(many.calls_in_flight(), 0);
+  EXPECT_EQ(ImageCount("tiny", "ok"), kCalls * kImages);
+}
+
+}  // namespace
+}  // namespace ckn

@@ -1,0 +1,129 @@
+#include "server/training/recipe.h"
+
+#include <cstdio>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckn {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Table3Row {
+  const char* name;
+  int size, channels;            // of the images
+  std::vector<MapShape> shapes;  // xi_1 ... xi_N
+  std::vector<int> subsampling;
+  int features;
+  std::int64_t parameters;
+};
+
+class Table3Test : public testing::TestWithParam<Table3Row> {};
+
+// Sizes, subsampling factors and "# param" of the paper's table 3.
+TEST_P(Table3Test, SizesAndParameterCountAreAsPrinted) {
+  const Table3Row& row = GetParam();
+  const absl::StatusOr<v1::Recipe> recipe = BuiltInRecipe(row.name);
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const absl::StatusOr<NetworkPlan> plan = ResolveRecipe(*recipe, row.size, row.size, row.channels);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(std::vector<MapShape>(plan->shapes.begin() + 1, plan->shapes.end()), testing::ElementsAreArray(row.shapes));
+  std::vector<Layer> layers;
+  std::vector<int> subsampling;
+  for (const LayerPlan& layer : plan->layers) {
+    layers.push_back(layer.layer);
+    layers.back().filters.resize(layer.filters, layer.layer.patch_dim());
+    subsampling.push_back(layer.layer.subsampling);
+  }
+  EXPECT_EQ(subsampling, row.subsampling);
+  EXPECT_EQ(ParameterCount(layers), row.parameters);
+  const MapShape& last = plan->shapes.back();
+  EXPECT_EQ(last.height * last.width * last.channels, row.features);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllArchitectures, Table3Test,
+    testing::Values(Table3Row{"ckn-gm1", 28, 1, {{14, 14, 12}, {4, 4, 50}}, {2, 3}, 800, 5'400},
+                    Table3Row{"ckn-gm2", 28, 1, {{14, 14, 12}, {3, 3, 400}}, {2, 4}, 3'600, 43'200},
+                    Table3Row{"ckn-pm1", 28, 1, {{4, 4, 200}}, {6}, 3'200, 5'000},
+                    Table3Row{"ckn-pm2", 28, 1, {{12, 12, 50}, {6, 6, 200}}, {2, 2}, 7'200, 41'250},
+                    Table3Row{"ckn-gm-cifar10", 32, 3, {{16, 16, 12}, {4, 4, 800}}, {2, 4}, 12'800, 38'400},
+                    Table3Row{"ckn-pm-cifar10", 32, 3, {{16, 16, 100}, {4, 4, 800}}, {2, 4}, 12'800, 321'200},
+                    Table3Row{"ckn-gm-stl10", 96, 3, {{48, 48, 12}, {4, 4, 800}}, {2, 12}, 12'800, 86'400},
+                    Table3Row{"ckn-pm-stl10", 96, 3, {{47, 47, 50}, {3, 3, 800}}, {2, 15}, 7'200, 361'350}),
+    [](const testing::TestParamInfo<Table3Row>& row) {
+      std::string name = row.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(BuiltInRecipeTest, AllNamesAreInTable3Test) { EXPECT_EQ(BuiltInRecipeNames().size(), 8); }
+
+TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
+  EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()), AllOf(HasSubstr("ckn-gm3"), HasSubstr("ckn-pm2")));
+}
+
+class RecipeFileTest : public testing::Test {
+ protected:
+  absl::StatusOr<v1::Recipe> Read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return ReadRecipeFile(path_);
+  }
+  // The message of resolving the recipe for 28x28 gray images.
+  std::string Refusal(const std::string& text) {
+    const absl::StatusOr<v1::Recipe> recipe = Read(text);
+    EXPECT_TRUE(recipe.ok()) << recipe.status();
+    return std::string(ResolveRecipe(*recipe, 28, 28, 1).status().message());
+  }
+  void TearDown() override { std::remove(path_.c_str()); }
+
+  const std::string path_ = testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".recipe";
+};
+
+TEST_F(RecipeFileTest, ReadsAnyNumberOfLayers) {
+  const absl::StatusOr<v1::Recipe> recipe = Read(R"(
+    name: "three"
+    layers { patch_size: 3 filters: 8 subsampling: 2 }   # a comment
+    layers { patch_size: 2 filters: 16 subsampling: 2 sigma: 0.5 }
+    layers { patch_size: 2 filters: 32 output_size: 2 pooling_support: 2 })");
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const absl::StatusOr<NetworkPlan> plan = ResolveRecipe(*recipe, 28, 28, 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->layers.size(), 3);
+  EXPECT_EQ(plan->shapes.back(), (MapShape{2, 2, 32}));
+  EXPECT_TRUE(plan->layers[0].layer.subtract_patch_mean);  // colour
+  EXPECT_FALSE(plan->layers[1].layer.subtract_patch_mean);
+  EXPECT_EQ(plan->layers[1].sigma, 0.5);
+  EXPECT_EQ(plan->layers[2].layer.subsampling, 3);
+  EXPECT_EQ(plan->layers[2].layer.pooling_radius, 6);
+}
+
+TEST_F(RecipeFileTest, SyntaxErrorsCarryTheirPlace) {
+  EXPECT_THAT(std::string(Read("name: \"x\"\nlayers { patch: 3 }").status().message()),
+              AllOf(HasSubstr(path_), HasSubstr("line 2, column"), HasSubstr("patch")));
+  EXPECT_FALSE(Read("layers {").ok());
+  EXPECT_EQ(ReadRecipeFile(path_ + ".missing").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
+  EXPECT_THAT(Refusal(""), HasSubstr("layers: got none"));
+  EXPECT_THAT(Refusal("layers { filters: 3 subsampling: 1 }"), HasSubstr("layer 1: patch_size: got 0"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 subsampling: 1 }"), HasSubstr("layer 1: filters: got 0"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 }"), HasSubstr("exactly one of them"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 output_size: 2 }"), HasSubstr("exactly one of them"));
+  EXPECT_THAT(Refusal("layers { patch_size: 29 filters: 2 subsampling: 2 }"), HasSubstr("patch_size: got 29, expected at most the map below, 28x28"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 output_size: 27 }"), HasSubstr("output_size: got 27, expected at most 26"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 sigma: -1 }"), HasSubstr("sigma: got -1"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 sigma_quantile: 1 }"), HasSubstr("sigma_quantile: got 1"));
+  EXPECT_THAT(Refusal("input { map: INPUT_MAP_GRADIENT } layers { patch_size: 3 filters: 12 subsampling: 2 }"), HasSubstr("patch_size: got 3, expected 1"));
+  EXPECT_THAT(Refusal("input { height: 32 width: 32 } layers { patch_size: 3 filters: 2 subsampling: 2 }"), HasSubstr("the recipe takes 32x32 images, the data have 28x28"));
+  EXPECT_THAT(Refusal("input { channels: 2 } layers { patch_size: 3 filters: 2 subsampling: 2 }"), HasSubstr("channels: got 2"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 } layers { patch_size: 2 filters: 2 subsampling: 2 subtract_patch_mean: true }"),
+              HasSubstr("layer 2: subtract_patch_mean"));
+}
+
+}  // namespace
+}  // namespace ckn

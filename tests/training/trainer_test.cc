@@ -1,0 +1,247 @@
+#include "server/training/trainer.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/pipeline.h"
+#include "server/store/model_file.h"
+
+namespace ckn {
+namespace {
+
+// 12x12 pictures of a bar: class 0 horizontal, class 1 vertical, class 2 diagonal; position and noise at random.
+Dataset Bars(std::size_t count, int channels, unsigned seed) {
+  std::mt19937 rng(seed);
+  Dataset data;
+  data.title = "bars";
+  data.height = data.width = 12;
+  data.channels = channels;
+  data.class_names = {"horizontal", "vertical", "diagonal"};
+  for (std::size_t i = 0; i < count; ++i) {
+    const int label = static_cast<int>(i % 3);
+    const int position = 3 + static_cast<int>(rng() % 6);
+    data.labels.push_back(label);
+    for (int y = 0; y < 12; ++y) {
+      for (int x = 0; x < 12; ++x) {
+        const bool inside = label == 0 ? y == position : label == 1 ? x == position : (x + y) % 12 == position;
+        for (int c = 0; c < channels; ++c) data.pixels.push_back(static_cast<std::uint8_t>((inside ? 190 : 20) + rng() % 40));
+      }
+    }
+  }
+  return data;
+}
+
+v1::Recipe PixelRecipe() {
+  v1::Recipe recipe;
+  recipe.set_name("bars");
+  v1::LayerRecipe* first = recipe.add_layers();
+  first->set_patch_size(3);
+  first->set_filters(8);
+  first->set_subsampling(2);
+  v1::LayerRecipe* second = recipe.add_layers();
+  second->set_patch_size(2);
+  second->set_filters(12);
+  second->set_output_size(2);
+  return recipe;
+}
+
+TrainerOptions QuickOptions() {
+  TrainerOptions options;
+  options.learning.pairs = 1500;
+  options.learning.iterations = 25;
+  options.c_log2_min = -4;
+  options.c_log2_max = 8;
+  return options;
+}
+
+absl::StatusOr<Model> TrainBars(const v1::Recipe& recipe, const TrainerOptions& options, int threads = 2,
+                                const Progress& progress = {}, int channels = 1) {
+  ThreadPool pool(threads);
+  const Dataset test = Bars(90, channels, 99);
+  return Train(recipe, Bars(240, channels, 1), &test, options, pool, progress);
+}
+
+TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
+  const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), QuickOptions());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const v1::Provenance& provenance = model->provenance;
+  EXPECT_LE(provenance.test_error_percent(), 5);
+  EXPECT_EQ(provenance.test_count(), 90);
+  EXPECT_EQ(provenance.train_count(), 240);
+  EXPECT_EQ(provenance.dataset_sha256(), DatasetSha256(Bars(240, 1, 1)));
+  EXPECT_EQ(provenance.validation(), "5-fold cross-validation");
+  ASSERT_EQ(provenance.validation_curve_size(), 13);
+  double best = 100;
+  for (const v1::ValidationPoint& point : provenance.validation_curve()) best = std::min(best, point.error_percent());
+  EXPECT_EQ(provenance.validation_error_percent(), best);
+  for (const v1::LayerLearning& learning : model->learning) {
+    EXPECT_EQ(learning.pairs(), 1500);
+    EXPECT_LT(learning.objective(), 0.8 * learning.objective_start());
+    EXPECT_NEAR(learning.held_out_objective(), learning.objective(), learning.objective());
+  }
+  // The model says of the test set what the trainer said.
+  const absl::StatusOr<Pipeline> pipeline = Pipeline::Create(*model);
+  ASSERT_TRUE(pipeline.ok());
+  const Dataset test = Bars(90, 1, 99);
+  int errors = 0;
+  for (std::size_t i = 0; i < test.size(); ++i) errors += ArgMax(*pipeline->Classify(test.Image(i))) != test.labels[i];
+  EXPECT_DOUBLE_EQ(provenance.test_error_percent(), 100.0 * errors / 90);
+  // Features have unit norm on average over the training set.
+  const Dataset train = Bars(240, 1, 1);
+  double norm = 0;
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    const std::vector<float> features = *pipeline->Encode(train.Image(i));
+    norm += Eigen::Map<const Eigen::VectorXf>(features.data(), static_cast<Eigen::Index>(features.size())).norm();
+  }
+  EXPECT_NEAR(norm / 240, 1, 1e-4);
+}
+
+TEST(TrainerTest, LearnsFromGradientsOfColourImages) {
+  v1::Recipe recipe = PixelRecipe();
+  recipe.mutable_input()->set_map(v1::INPUT_MAP_GRADIENT);
+  recipe.mutable_layers(0)->set_patch_size(1);
+  recipe.mutable_layers(0)->set_filters(12);
+  const absl::StatusOr<Model> model = TrainBars(recipe, QuickOptions(), 2, {}, 3);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE(model->layers[0].learned);
+  EXPECT_EQ(ParameterCount(model->layers), 2 * 2 * 12 * 12);
+  EXPECT_LE(model->provenance.test_error_percent(), 5);
+}
+
+TEST(TrainerTest, LearnsFromPixelsOfColourImagesWithMeanSubtraction) {
+  const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), QuickOptions(), 2, {}, 3);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(model->layers[0].subtract_patch_mean);
+  EXPECT_LE(model->provenance.test_error_percent(), 10);
+}
+
+TEST(TrainerTest, SameSeedSameBytesWhateverTheThreads) {
+  const absl::StatusOr<Model> one = TrainBars(PixelRecipe(), QuickOptions(), 1);
+  const absl::StatusOr<Model> again = TrainBars(PixelRecipe(), QuickOptions(), 1);
+  const absl::StatusOr<Model> three = TrainBars(PixelRecipe(), QuickOptions(), 3);
+  TrainerOptions other = QuickOptions();
+  other.seed = 2;
+  const absl::StatusOr<Model> other_seed = TrainBars(PixelRecipe(), other, 1);
+  ASSERT_TRUE(one.ok() && again.ok() && three.ok() && other_seed.ok());
+  EXPECT_EQ(SerializeModelFile(*one), SerializeModelFile(*again));
+  EXPECT_EQ(SerializeModelFile(*one), SerializeModelFile(*three));
+  EXPECT_NE(SerializeModelFile(*one), SerializeModelFile(*other_seed));
+}
+
+TEST(TrainerTest, RandomInitialisationLearnsToo) {
+  TrainerOptions options = QuickOptions();
+  options.learning.init = FilterInit::kRandom;
+  v1::Recipe recipe = PixelRecipe();
+  for (v1::LayerRecipe& layer : *recipe.mutable_layers()) layer.set_sigma(0.7);
+  const absl::StatusOr<Model> model = TrainBars(recipe, options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->learning[0].initialisation(), "random");
+  EXPECT_LE(model->provenance.test_error_percent(), 10);
+}
+
+TEST(TrainerTest, FiltersTooFarFromThePatchesAreAnError) {
+  TrainerOptions options = QuickOptions();
+  options.learning.init = FilterInit::kRandom;
+  v1::Recipe recipe = PixelRecipe();
+  recipe.mutable_layers(0)->set_sigma(0.1);
+  const absl::Status status = TrainBars(recipe, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("sigma = 0.1"));
+}
+
+TEST(TrainerTest, HeldOutValidationAndAFixedC) {
+  TrainerOptions options = QuickOptions();
+  options.held_out = 60;
+  absl::StatusOr<Model> model = TrainBars(PixelRecipe(), options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->provenance.validation(), "60 images held out");
+  options.c_log2_min = options.c_log2_max = 3;
+  model = TrainBars(PixelRecipe(), options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->provenance.svm_c(), 8);
+  EXPECT_EQ(model->provenance.validation_curve_size(), 0);
+}
+
+class InterruptedTrainerTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  const std::string path_ = testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".checkpoint";
+};
+
+TEST_F(InterruptedTrainerTest, ResumesToTheSameBytes) {
+  const absl::StatusOr<Model> straight = TrainBars(PixelRecipe(), QuickOptions());
+  ASSERT_TRUE(straight.ok());
+  TrainerOptions options = QuickOptions();
+  options.checkpoint_path = path_;
+  options.resume = true;
+  // Stopped while each layer is learned in turn (a report follows k-means), then let go.
+  absl::StatusOr<Model> model = absl::UnknownError("");
+  int interruptions = 0;
+  for (const std::string layer : {"layer 1: k-means", "layer 2: k-means", "never"}) {
+    std::atomic<bool> stop{false};
+    Progress progress;
+    progress.stop = &stop;
+    progress.report = [&](const std::string& line) { if (line.rfind(layer, 0) == 0) stop = true; };
+    model = TrainBars(PixelRecipe(), options, 2, progress);
+    if (absl::IsCancelled(model.status())) {
+      ++interruptions;
+      EXPECT_TRUE(std::filesystem::exists(path_));
+    }
+  }
+  EXPECT_EQ(interruptions, 2);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(SerializeModelFile(*model), SerializeModelFile(*straight));
+}
+
+TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
+  TrainerOptions options = QuickOptions();
+  options.checkpoint_path = path_;
+  ASSERT_TRUE(TrainBars(PixelRecipe(), options).ok());
+  ASSERT_TRUE(std::filesystem::exists(path_));
+  options.resume = true;
+  options.seed = 7;
+  absl::Status status = TrainBars(PixelRecipe(), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), testing::AllOf(testing::HasSubstr("seed 1 "), testing::HasSubstr("seed 7 ")));
+
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) - 1);
+  status = TrainBars(PixelRecipe(), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  std::filesystem::resize_file(path_, 5);
+  EXPECT_EQ(TrainBars(PixelRecipe(), options).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(TrainerTest, RefusesWhatCannotWork) {
+  const auto refusal = [](auto change) {
+    TrainerOptions options = QuickOptions();
+    change(options);
+    return std::string(TrainBars(PixelRecipe(), options).status().message());
+  };
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 241; }), testing::HasSubstr("got 241, expected at most the 240 images"));
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.held_out = 240; }), testing::HasSubstr("240 images held out"));
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 9; }), testing::HasSubstr("got 3 training images, expected at least 5"));
+}
+
+TEST(BalancedSubsetTest, TakesAnEqualNumberOfEachClass) {
+  Dataset data = Bars(300, 1, 1);
+  for (std::size_t i = 0; i < 270; ++i) data.labels[i] = 0;  // classes 1 and 2 keep 10 images each
+  const absl::StatusOr<std::vector<std::size_t>> rows = BalancedSubset(data, 60, 1);
+  ASSERT_TRUE(rows.ok());
+  std::vector<int> count(3);
+  for (const std::size_t row : *rows) ++count[data.labels[row]];
+  EXPECT_THAT(count, testing::ElementsAre(40, 10, 10));
+  EXPECT_TRUE(std::is_sorted(rows->begin(), rows->end()));
+  EXPECT_NE(*rows, *BalancedSubset(data, 60, 2));
+}
+
+TEST(OrderForHoldOutTest, TakesTheLastOfEachClassEvenWhenSorted) {
+  const std::vector<int> labels = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
+  EXPECT_THAT(OrderForHoldOut(labels, 2, 5), testing::ElementsAre(0, 1, 2, 6, 7, 3, 4, 5, 8, 9));
+}
+
+}  // namespace
+}  // namespace ckn
