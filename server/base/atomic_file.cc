@@ -31,6 +31,18 @@ absl::Status SyncFolder(const std::filesystem::path& folder) {
   return status;
 }
 
+// The file behind symbolic links, which need not exist yet.
+std::filesystem::path FollowLinks(std::filesystem::path path) {
+  constexpr int kMaxLinks = 40;  // as the kernel; a loop then fails when the file is opened
+  std::error_code error;
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, error); ++i) {
+    const std::filesystem::path link = std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / link;  // an absolute link replaces the whole path
+  }
+  return path;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
@@ -48,12 +60,7 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
-  std::filesystem::path target = path;
-  std::error_code error;
-  if (std::filesystem::is_symlink(target, error)) {
-    const std::filesystem::path resolved = std::filesystem::weakly_canonical(target, error);
-    if (!error) target = resolved;
-  }
+  const std::filesystem::path target = FollowLinks(path);
   struct stat old = {};
   const bool exists = stat(target.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {

@@ -105,7 +105,7 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
 int Serve(const ServeFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection or log pipe is an error of that write only
   SetUpLog(flags.log_level);
-  StopSignals signals;  // before any other thread
+  StopSignals signals;
 
   const absl::StatusOr<ServerOptions> options = OptionsFromFlags(flags);
   if (!options.ok()) {

@@ -86,7 +86,11 @@ absl::StatusOr<ImageU8> DecodeWithOpenCv(std::span<const std::byte> file, const 
   const cv::Mat bytes(1, static_cast<int>(file.size()), CV_8UC1, data);
   // Unchanged: alpha and 16 bits are reduced below, in the one way that decode.h documents.
   const cv::Mat decoded = cv::imdecode(bytes, cv::IMREAD_UNCHANGED);
-  if (decoded.empty()) return absl::InvalidArgumentError(absl::StrCat(format, ": broken or cut off"));
+  // The header was read here and by OpenCV; a file on which the two differ is not one to trust.
+  const auto pixels = static_cast<std::int64_t>(decoded.total());
+  if (decoded.empty() || pixels != header.width * header.height) {
+    return absl::InvalidArgumentError(absl::StrCat(format, ": broken or cut off"));
+  }
   const int channels = decoded.channels();
   if ((decoded.depth() != CV_8U && decoded.depth() != CV_16U) || channels == 2 || channels > 4) {
     return absl::InvalidArgumentError(absl::StrCat(format, ": sample type not supported"));

@@ -248,8 +248,10 @@ class TiffTags {
   std::array<TagArray, kMaxTag + 1> tags_ = {};
 };
 
-// The strips must be as many as the picture needs and lie inside the file.
-absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const TagArray& sizes, std::uint64_t strips) {
+// The strips must be as many as the picture needs, lie inside the file and hold at least `min_bytes`, of the last one
+// `min_last_bytes`.
+absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const TagArray& sizes, std::uint64_t strips,
+                             std::uint64_t min_bytes, std::uint64_t min_last_bytes) {
   for (const TagArray* array : {&offsets, &sizes}) {
     if (array->count != strips || !bytes.Has(array->offset, array->count * array->unit())) {
       return Bad(FileFormat::kTiff, "got ", array->count, " strips, expected ", strips);
@@ -259,6 +261,10 @@ absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const 
     if (!bytes.Has(offsets.At(bytes, i), sizes.At(bytes, i))) {
       return Bad(FileFormat::kTiff, "the file is cut off: strip ", i, " ends at byte ",
                  offsets.At(bytes, i) + sizes.At(bytes, i), ", the file at ", bytes.size());
+    }
+    const std::uint64_t expected = i + 1 < strips ? min_bytes : min_last_bytes;
+    if (sizes.At(bytes, i) < expected) {
+      return Bad(FileFormat::kTiff, "strip ", i, ": got ", sizes.At(bytes, i), " bytes, expected ", expected);
     }
   }
   return absl::OkStatus();
@@ -286,7 +292,8 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
                ", expected unsigned integers of 1, 8 or 16 bits, all alike");
   }
   constexpr std::uint32_t kSeparated = 5;
-  if (value(262, 1) == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
+  if (tags.Array(262).type == 0) return Bad(FileFormat::kTiff, "no photometric interpretation (tag 262)");
+  if (value(262, 0) == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
   const std::uint32_t samples = value(277, 1);
   if (samples != 1 && samples != 3 && samples != 4) {
     return Bad(FileFormat::kTiff, "got ", samples, " samples per pixel, expected 1, 3 or 4");
@@ -303,7 +310,21 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   if (rows < 1) return Bad(FileFormat::kTiff, "got strips of 0 rows, expected at least 1");
   header.buffer_pixels = rows == kOneStrip ? 0 : header.width * rows;
   const std::int64_t strips = (header.height + rows - 1) / rows;
-  CKN_RETURN_IF_ERROR(CheckTiffStrips(bytes, tags.Array(273), tags.Array(279), static_cast<std::uint64_t>(strips)));
+  std::uint64_t strip_bytes = 1;
+  std::uint64_t last_strip_bytes = 1;
+  constexpr std::uint32_t kUncompressed = 1;
+  if (value(259, kUncompressed) == kUncompressed) {
+    const std::uint64_t row_bytes = (static_cast<std::uint64_t>(header.width) * samples * bits + 7) / 8;
+    const auto bytes_of = [row_bytes](std::int64_t count) {
+      const auto n = static_cast<std::uint64_t>(count);
+      return n > std::numeric_limits<std::uint64_t>::max() / row_bytes ? std::numeric_limits<std::uint64_t>::max()
+                                                                       : row_bytes * n;
+    };
+    strip_bytes = bytes_of(rows);
+    last_strip_bytes = bytes_of(header.height - (strips - 1) * rows);
+  }
+  CKN_RETURN_IF_ERROR(CheckTiffStrips(bytes, tags.Array(273), tags.Array(279), static_cast<std::uint64_t>(strips),
+                                      strip_bytes, last_strip_bytes));
   return header;
 }
 

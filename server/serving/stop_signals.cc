@@ -1,35 +1,62 @@
 #include "server/serving/stop_signals.h"
 
-#include <pthread.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
+#include <cassert>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 
 #include "spdlog/spdlog.h"
 
 namespace ckn {
 namespace {
 
-sigset_t StopSet() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
+constexpr std::array<int, 2> kSignals = {SIGTERM, SIGINT};
+
+// For the handler, which has no other way to find anything. Bytes are signal numbers; 0 ends the thread.
+std::array<int, 2> pipe_ends = {-1, -1};
+std::array<struct sigaction, kSignals.size()> previous_actions;
+
+void Write(int signal) {
+  const auto byte = static_cast<unsigned char>(signal);
+  while (write(pipe_ends[1], &byte, 1) < 0 && errno == EINTR) {
+  }
+}
+
+extern "C" void OnStopSignal(int signal) {
+  const int saved_errno = errno;
+  Write(signal);
+  errno = saved_errno;
 }
 
 }  // namespace
 
 StopSignals::StopSignals() {
-  const sigset_t set = StopSet();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  assert(pipe_ends[0] < 0);
+  if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) {
+    std::perror("pipe2");  // no file descriptors left at the very start of the program
+    std::abort();
+  }
   thread_ = std::thread([this] { Listen(); });
+  struct sigaction action {};
+  action.sa_handler = &OnStopSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous_actions[i]);
 }
 
 StopSignals::~StopSignals() {
-  closing_.store(true);
-  pthread_kill(thread_.native_handle(), SIGTERM);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous_actions[i], nullptr);
+  Write(0);
   thread_.join();
+  for (int& end : pipe_ends) {
+    close(end);
+    end = -1;
+  }
 }
 
 int StopSignals::Wait() {
@@ -38,11 +65,10 @@ int StopSignals::Wait() {
 }
 
 void StopSignals::Listen() {
-  const sigset_t set = StopSet();
   for (;;) {
-    int signal = 0;
-    if (sigwait(&set, &signal) != 0) continue;
-    if (closing_.load()) return;
+    unsigned char signal = 0;
+    if (read(pipe_ends[0], &signal, 1) != 1) continue;  // interrupted
+    if (signal == 0) return;
     if (first_.HasBeenNotified()) {
       spdlog::warn("second signal: stopping at once");
       _exit(1);

@@ -1,34 +1,33 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 
 namespace ckn {
 
-// SIGTERM and SIGINT, taken by a thread of their own: nothing runs in a signal handler. The first one asks the program
-// to stop, the second one ends it at once with exit code 1.
+// SIGTERM and SIGINT, acted on by a thread of their own. The first one asks the program to stop, the second one ends it
+// at once with exit code 1. At most one object at a time.
+//
+// The handler only writes a byte to a pipe. Blocking the signals for sigwait() would be simpler but does not work here:
+// libraries start threads before main() (OpenBLAS, which OpenCV brings in), and a signal would go to one of those.
 class StopSignals {
  public:
-  // Blocks both signals for the calling thread and every thread started after, so it comes before any other thread.
   StopSignals();
+  // Restores what the signals did before.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
   // Blocks until the first signal; returns its number.
   int Wait();
-  // Whether the first signal has come.
-  [[nodiscard]] bool Received() const { return first_.HasBeenNotified(); }
 
  private:
   void Listen();
 
   absl::Notification first_;
   std::atomic<int> signal_{0};
-  std::atomic<bool> closing_{false};
   std::thread thread_;
 };
 

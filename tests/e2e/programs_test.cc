@@ -1,0 +1,323 @@
+// The two programs as a user runs them: `ckn serve` and `ckn-client` in processes of their own.
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/client.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/pipeline.h"
+#include "server/store/model_file.h"
+#include "tests/e2e/health_client.h"
+#include "tests/e2e/process.h"
+#include "tests/testing/http_get.h"
+#include "tests/testing/prometheus_text.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
+
+namespace ckn {
+namespace {
+
+using ::ckn::testing::EncodePnm;
+using ::ckn::testing::Finished;
+using ::ckn::testing::HealthClient;
+using ::ckn::testing::HttpGet;
+using ::ckn::testing::ParsePrometheusText;
+using ::ckn::testing::Process;
+using ::ckn::testing::RunProgram;
+using ::ckn::testing::TempDir;
+using ::ckn::testing::TinyImage;
+using ::ckn::testing::TinyModel;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+// `ckn serve` on free ports, with a tiny model.
+class ProgramsTest : public ::testing::Test {
+ protected:
+  ProgramsTest() { EXPECT_TRUE(WriteModelFile(model_, folder_.File("tiny.ckn")).ok()); }
+
+  void Start(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {CKN_BINARY, "serve",       "--models", folder_.path(),
+                                        "--listen", "127.0.0.1:0", "--http",   "127.0.0.1:0"};
+    command.insert(command.end(), more.begin(), more.end());
+    server_ = std::make_unique<Process>(command);
+    ASSERT_TRUE(server_->WaitForStderr("serving gRPC on ")) << server_->Stderr();
+    const std::string log = server_->Stderr();
+    ASSERT_EQ(
+        std::sscanf(log.substr(log.find("serving gRPC on ")).c_str(), "serving gRPC on 127.0.0.1:%d", &grpc_port_), 1);
+    ASSERT_EQ(std::sscanf(log.substr(log.find("http://")).c_str(), "http://127.0.0.1:%d", &http_port_), 1);
+    address_ = absl::StrCat("127.0.0.1:", grpc_port_);
+  }
+
+  Finished RunClient(const std::vector<std::string>& arguments) {
+    std::vector<std::string> command = {CKN_CLIENT_BINARY, "--server", address_};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return RunProgram(command);
+  }
+
+  std::string WriteImage(const std::string& name, int seed) {
+    return images_.Write(name, EncodePnm(TinyImage(model_, static_cast<std::uint64_t>(seed))));
+  }
+
+  // "class N" that the model gives the image.
+  std::string Label(int seed) {
+    const auto pipeline = Pipeline::Create(model_);
+    const auto scores = pipeline->Classify(TinyImage(model_, static_cast<std::uint64_t>(seed)));
+    return absl::StrCat("class ", ArgMax(*scores));
+  }
+
+  const Model model_ = TinyModel();
+  TempDir folder_;
+  TempDir images_;
+  std::unique_ptr<Process> server_;
+  int grpc_port_ = 0;
+  int http_port_ = 0;
+  std::string address_;
+};
+
+TEST_F(ProgramsTest, ServesUntilSigtermAndExitsWithZero) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Client client(address_);
+  EXPECT_TRUE(client.ListModels().ok());
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+  EXPECT_THAT(server_->Stderr(), AllOf(HasSubstr("\"tiny\": input 8x8x1, 36 features, 3 classes"), HasSubstr("SIGTERM"),
+                                       HasSubstr("stopped")));
+  EXPECT_THAT(server_->Stdout(), IsEmpty());
+}
+
+TEST_F(ProgramsTest, SigintStopsToo) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  server_->Signal(SIGINT);
+  EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+}
+
+TEST_F(ProgramsTest, SigtermUnderLoadLosesNoCallThatWasTaken) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--drain-timeout-ms", "3600000"}));
+  constexpr int kThreads = 4;
+  std::vector<int> good(kThreads);
+  std::vector<absl::Status> last(kThreads);
+  {
+    std::vector<std::thread> callers;
+    for (int i = 0; i < kThreads; ++i) {
+      callers.emplace_back([&, i] {
+        const Client client(address_);
+        v1::ClassifyRequest request;
+        for (int k = 0; k < 16; ++k) {
+          request.add_images()->set_encoded(EncodePnm(TinyImage(model_, static_cast<std::uint64_t>(k))));
+        }
+        const auto slot = static_cast<std::size_t>(i);
+        while ((last[slot] = client.Classify(request).status()).ok()) ++good[slot];
+      });
+    }
+    const auto served = [&] {
+      return ParsePrometheusText(HttpGet(http_port_, "/metrics").body)
+          .at("ckn_requests_total{code=\"OK\",method=\"Classify\"}");
+    };
+    while (served() < 20) std::this_thread::yield();
+    server_->Signal(SIGTERM);
+    for (std::thread& caller : callers) caller.join();
+  }
+  EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+  // The only error is that of a call which came too late for the server to take it: nothing was cancelled or dropped.
+  for (const absl::Status& status : last) EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(server_->Stderr(), ::testing::Not(HasSubstr("failed")));
+}
+
+TEST_F(ProgramsTest, LameDuckServesWhileNotReadyAndASecondSignalEndsIt) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--lame-duck-ms", "3600000"}));
+  HealthClient health(grpc_port_);
+  const auto watch = health.StartWatch("");
+  EXPECT_EQ(watch->Next(), HealthClient::kServing);
+  EXPECT_EQ(HttpGet(http_port_, "/readyz").code, 200);
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(watch->Next(), HealthClient::kNotServing);
+  EXPECT_EQ(HttpGet(http_port_, "/readyz").code, 503);
+  EXPECT_EQ(HttpGet(http_port_, "/healthz").code, 200);
+  EXPECT_EQ(ParsePrometheusText(HttpGet(http_port_, "/metrics").body).at("ckn_ready"), 0);
+  EXPECT_EQ(health.Check("ckn.v1.Inference"), HealthClient::kNotServing);
+  // Who has not noticed yet is still served.
+  const Client client(address_);
+  EXPECT_TRUE(client.ListModels().ok());
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 1);
+  EXPECT_THAT(server_->Stderr(), HasSubstr("second signal"));
+}
+
+TEST_F(ProgramsTest, TakenPortsAreAClearErrorAndExitCodeOne) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Finished grpc =
+      RunProgram({CKN_BINARY, "serve", "--models", folder_.path(), "--listen", address_, "--http", "127.0.0.1:0"});
+  EXPECT_EQ(grpc.exit_code, 1);
+  EXPECT_THAT(grpc.err, AllOf(HasSubstr("gRPC port"), HasSubstr(address_), HasSubstr("in use")));
+  const std::string http_address = absl::StrCat("127.0.0.1:", http_port_);
+  const Finished http =
+      RunProgram({CKN_BINARY, "serve", "--models", folder_.path(), "--listen", "127.0.0.1:0", "--http", http_address});
+  EXPECT_EQ(http.exit_code, 1);
+  EXPECT_THAT(http.err, AllOf(HasSubstr("HTTP port"), HasSubstr(http_address), HasSubstr("in use")));
+}
+
+TEST_F(ProgramsTest, UnusableModelsAreExitCodeOneWithTheReason) {
+  const Finished missing = RunProgram(
+      {CKN_BINARY, "serve", "--models", folder_.File("nowhere"), "--listen", "127.0.0.1:0", "--http", "off"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("nowhere"));
+  folder_.Write("broken.ckn", "not a model");
+  const Finished broken =
+      RunProgram({CKN_BINARY, "serve", "--models", folder_.path(), "--listen", "127.0.0.1:0", "--http", "off"});
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_THAT(broken.err, HasSubstr("broken.ckn"));
+}
+
+TEST(ServeFlagsTest, WrongUseIsExitCodeTwoAndSaysWhatWasExpected) {
+  const auto serve = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {CKN_BINARY, "serve"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return RunProgram(command);
+  };
+  for (const auto& [flags, expected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--listen", "8500"}, "expected HOST:PORT"},
+           {{"--http", "localhost:x"}, "expected HOST:PORT"},
+           {{"--threads", "0"}, "1 to 1024"},
+           {{"--threads", "many"}, "--threads"},
+           {{"--queue", "-1"}, "--queue"},
+           {{"--max-message-mib", "4096"}, "1 to 2047"},
+           {{"--drain-timeout-ms", "-5"}, "--drain-timeout-ms"},
+           {{"--log-level", "loud"}, "info"},
+           {{"--no-such-flag"}, "--no-such-flag"},
+       }) {
+    const Finished result = serve(flags);
+    EXPECT_EQ(result.exit_code, 2) << flags[0];
+    EXPECT_THAT(result.err, HasSubstr(expected));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+  const Finished help = serve({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--drain-timeout-ms"));
+}
+
+TEST_F(ProgramsTest, ClientClassifiesFilesAndFolders) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const std::string a = WriteImage("a.pgm", 1);
+  const std::string b = WriteImage("b.pgm", 2);
+  const Finished table = RunClient({"classify", a, b});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr(a + "  " + Label(1)), HasSubstr(b + "  " + Label(2))));
+  EXPECT_THAT(table.err, IsEmpty());
+
+  for (int i = 3; i < 60; ++i) WriteImage(absl::StrCat("c", i + 100, ".pgm"), i);
+  const Finished json = RunClient({"classify", images_.path(), "--json", "--top-k", "2", "--batch", "7"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  const Json parsed = Json::parse(json.out);
+  EXPECT_EQ(parsed["model"], "tiny");
+  ASSERT_EQ(parsed["results"].size(), 59U);
+  for (int i = 0; i < 59; ++i) {
+    const Json& result = parsed["results"][static_cast<std::size_t>(i)];
+    EXPECT_EQ(result["classes"].size(), 2U);
+    EXPECT_EQ(result["classes"][0]["label"], Label(i + 1)) << result["file"];
+  }
+}
+
+TEST_F(ProgramsTest, ClientPrintsTheGoodImagesAndNamesTheBadOnes) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const std::string good = WriteImage("good.pgm", 1);
+  const std::string bad = images_.Write("bad.png", "no image");
+  const std::string missing = images_.File("missing.png");
+  for (const char* batch : {"1", "32"}) {
+    const Finished table = RunClient({"classify", bad, missing, good, "--batch", batch});
+    EXPECT_EQ(table.exit_code, 1);
+    EXPECT_THAT(table.out, AllOf(HasSubstr(good), HasSubstr(Label(1))));
+    EXPECT_THAT(table.err, AllOf(HasSubstr(bad + ": INVALID_ARGUMENT: "), HasSubstr(missing + ": NOT_FOUND: "),
+                                 HasSubstr("2 of 3 images failed")));
+    EXPECT_THAT(table.err, ::testing::Not(HasSubstr("image 0: ")));
+  }
+  const Json json = Json::parse(RunClient({"classify", bad, good, "--json"}).out);
+  EXPECT_EQ(json["results"][0]["error"]["code"], "INVALID_ARGUMENT");
+  EXPECT_EQ(json["results"][1]["classes"][0]["label"], Label(1));
+}
+
+TEST_F(ProgramsTest, ClientEncodesToNumpyAndJson) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const std::string a = WriteImage("a.pgm", 1);
+  const std::string b = WriteImage("b.pgm", 2);
+  const std::string npy = images_.File("features.npy");
+  const Finished written = RunClient({"encode", a, b, "--out", npy});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  std::ifstream file(npy, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  EXPECT_EQ(bytes.substr(0, 6), "\x93NUMPY");
+  EXPECT_THAT(bytes, HasSubstr("(2, 36)"));
+
+  const auto pipeline = Pipeline::Create(model_);
+  ASSERT_TRUE(pipeline.ok());
+  const Json json = Json::parse(RunClient({"encode", a, b, "--json"}).out);
+  std::string expected;
+  for (const int seed : {1, 2}) {
+    const auto features = pipeline->Encode(TinyImage(model_, static_cast<std::uint64_t>(seed)));
+    ASSERT_TRUE(features.ok());
+    EXPECT_EQ(json["results"][static_cast<std::size_t>(seed - 1)]["features"].get<std::vector<float>>(), *features);
+    expected.append(reinterpret_cast<const char*>(features->data()), features->size() * sizeof(float));
+  }
+  EXPECT_EQ(bytes.substr(bytes.size() - expected.size()), expected);
+
+  const Finished table = RunClient({"encode", a});
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_THAT(table.out, HasSubstr("36 features"));
+  EXPECT_EQ(RunClient({"encode", a, "--json", "--out", npy}).exit_code, 2);
+}
+
+TEST_F(ProgramsTest, ClientListsModels) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Finished table = RunClient({"models"});
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_THAT(table.out, AllOf(HasSubstr("tiny"), HasSubstr("8x8x1"), HasSubstr("12.50 %")));
+  const Json json = Json::parse(RunClient({"models", "--json"}).out);
+  ASSERT_EQ(json["models"].size(), 1U);
+  EXPECT_EQ(json["models"][0]["name"], "tiny");
+  EXPECT_EQ(json["models"][0]["classes"], Json({"class 0", "class 1", "class 2"}));
+}
+
+TEST_F(ProgramsTest, ClientFailsWithOneWhenACallFails) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const std::string image = WriteImage("a.pgm", 1);
+  const Finished unknown = RunClient({"classify", image, "--model", "nobody"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr("nobody")));
+  EXPECT_THAT(unknown.out, IsEmpty());
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0);
+  const Finished nobody = RunClient({"models"});
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_THAT(nobody.err, HasSubstr("UNAVAILABLE"));
+}
+
+TEST(ClientFlagsTest, WrongUseIsExitCodeTwo) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{},
+                                             {"guess"},
+                                             {"classify"},
+                                             {"classify", "x.png", "--top-k", "0"},
+                                             {"classify", "x.png", "--batch", "none"},
+                                             {"models", "--nope"},
+                                             {"--timeout", "-1", "models"}}) {
+    std::vector<std::string> command = {CKN_CLIENT_BINARY};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const Finished result = RunProgram(command);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(flags);
+    EXPECT_THAT(result.err, ::testing::Not(IsEmpty()));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+  EXPECT_EQ(RunProgram({CKN_CLIENT_BINARY, "--help"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace ckn
