@@ -16,10 +16,9 @@ absl::StatusOr<Pipeline> Pipeline::Create(const Model& model) {
   const int features = encoder.feature_count();
   if (model.standardization.mean.size() != features || model.svm.features() != features ||
       model.svm.bias.size() != model.svm.classes()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("classifier: got mean[%d], weights[%d][%d], bias[%d], expected %d features and one bias a class",
-                        model.standardization.mean.size(), model.svm.classes(), model.svm.features(),
-                        model.svm.bias.size(), features));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "classifier: got mean[%d], weights[%d][%d], bias[%d], expected %d features and one bias a class",
+        model.standardization.mean.size(), model.svm.classes(), model.svm.features(), model.svm.bias.size(), features));
   }
   return Pipeline(model.input, std::move(encoder), model.standardization, model.svm);
 }

@@ -7,11 +7,11 @@
 #include "absl/status/statusor.h"
 
 // Leaves the enclosing function with the status of `expression` unless it is OK.
-#define CKN_RETURN_IF_ERROR(expression)                              \
-  do {                                                               \
-    if (absl::Status ckn_status = (expression); !ckn_status.ok()) {  \
-      return ckn_status;                                             \
-    }                                                                \
+#define CKN_RETURN_IF_ERROR(expression)                             \
+  do {                                                              \
+    if (absl::Status ckn_status = (expression); !ckn_status.ok()) { \
+      return ckn_status;                                            \
+    }                                                               \
   } while (false)
 
 #define CKN_STATUS_CONCAT_INNER(a, b) a##b

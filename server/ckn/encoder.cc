@@ -19,8 +19,8 @@ namespace ckn {
 //   bias = -(1 + ||w||^2) / sigma^2 + ln(eta) / 2,
 // so an activation costs one product and one exponential.
 struct Encoder::PackedLayer {
-  Eigen::VectorXf bias;              // [p]
-  std::vector<float> pooling;        // [2 * radius + 1]
+  Eigen::VectorXf bias;        // [p]
+  std::vector<float> pooling;  // [2 * radius + 1]
   float inverse_sigma_squared = 0;
 };
 
@@ -132,8 +132,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
           const float floored = std::max(norm, layer.epsilon);
           // ||psi / floored||^2 is 1 except for patches below the floor.
           const float unit = norm / floored;
-          const float factor =
-              unit == 1 ? norm : norm * std::exp((1 - unit * unit) * packed.inverse_sigma_squared);
+          const float factor = unit == 1 ? norm : norm * std::exp((1 - unit * unit) * packed.inverse_sigma_squared);
           ExpAffine(2 * packed.inverse_sigma_squared / floored, packed.bias.data(), factor,
                     activations.data() + (first + x) * p, p);
         }

@@ -16,9 +16,7 @@ struct MapD {
   std::vector<double> values;  // [height][width][channels]
 
   MapD(int h, int w, int c) : height(h), width(w), channels(c), values(static_cast<std::size_t>(h) * w * c) {}
-  double& operator()(int y, int x, int c) {
-    return values[(static_cast<std::size_t>(y) * width + x) * channels + c];
-  }
+  double& operator()(int y, int x, int c) { return values[(static_cast<std::size_t>(y) * width + x) * channels + c]; }
   double operator()(int y, int x, int c) const {
     return values[(static_cast<std::size_t>(y) * width + x) * channels + c];
   }
@@ -70,11 +68,12 @@ std::vector<double> EncodeSlow(const std::vector<Layer>& layers, const FeatureMa
         for (int l = 0; l < zeta.channels; ++l) {
           double distance_squared = 0;
           for (std::size_t i = 0; i < patch.size(); ++i) {
-            const double difference =
-                patch[i] / std::max(norm, static_cast<double>(layer.epsilon)) - layer.filters(l, static_cast<Eigen::Index>(i));
+            const double difference = patch[i] / std::max(norm, static_cast<double>(layer.epsilon)) -
+                                      layer.filters(l, static_cast<Eigen::Index>(i));
             distance_squared += difference * difference;
           }
-          zeta(y, x, l) = norm * std::sqrt(static_cast<double>(layer.eta[l])) * std::exp(-distance_squared / sigma_squared);
+          zeta(y, x, l) =
+              norm * std::sqrt(static_cast<double>(layer.eta[l])) * std::exp(-distance_squared / sigma_squared);
         }
       }
     }
@@ -88,7 +87,8 @@ std::vector<double> EncodeSlow(const std::vector<Layer>& layers, const FeatureMa
             const int dx = x - PoolingCentre(j, layer.subsampling);
             if (std::abs(dy) > layer.pooling_radius || std::abs(dx) > layer.pooling_radius) continue;
             const double weight =
-                std::sqrt(2 / std::numbers::pi) * std::exp(-(static_cast<double>(dy) * dy + static_cast<double>(dx) * dx) / (beta * beta));
+                std::sqrt(2 / std::numbers::pi) *
+                std::exp(-(static_cast<double>(dy) * dy + static_cast<double>(dx) * dx) / (beta * beta));
             for (int l = 0; l < xi.channels; ++l) xi(i, j, l) += weight * zeta(y, x, l);
           }
         }

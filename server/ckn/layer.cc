@@ -8,8 +8,8 @@ namespace ckn {
 
 absl::StatusOr<MapShape> OutputShape(const Layer& layer, const MapShape& in) {
   if (in.channels != layer.in_channels) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("in_channels: got %d, expected %d, the channels of the map below", layer.in_channels, in.channels));
+    return absl::InvalidArgumentError(absl::StrFormat("in_channels: got %d, expected %d, the channels of the map below",
+                                                      layer.in_channels, in.channels));
   }
   const int height = ActivationSize(in.height, layer.patch_size);
   const int width = ActivationSize(in.width, layer.patch_size);

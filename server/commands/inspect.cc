@@ -100,7 +100,8 @@ void PrintArchitecture(const Facts& facts) {
   const Model& model = facts.model;
   const std::size_t shown = std::max<std::size_t>(2, model.layers.size());
   std::vector<std::string> head = {"Arch.", "N"};
-  std::vector<std::string> row = {model.name, absl::StrCat(model.layers.size())};
+  const std::string& architecture = model.provenance.architecture();
+  std::vector<std::string> row = {architecture.empty() ? model.name : architecture, absl::StrCat(model.layers.size())};
   for (std::size_t k = 0; k < shown; ++k) {
     const bool there = k < model.layers.size();
     const Layer* const layer = there ? &model.layers[k] : nullptr;
@@ -274,6 +275,7 @@ void PrintJson(const LoadedModel& loaded, const Facts& facts, const std::string&
   json["classes"] = model.class_names;
   Json& provenance = json["provenance"];
   provenance["program_version"] = from.program_version();
+  provenance["architecture"] = from.architecture();
   provenance["command"] = from.command();
   provenance["dataset"] = from.dataset();
   provenance["dataset_sha256"] = from.dataset_sha256();

@@ -123,7 +123,6 @@ int Serve(const ServeFlags& flags) {
   spdlog::info("{}: stopping; calls in flight have {} to finish, a second signal stops at once",
                signal == SIGINT ? "SIGINT" : "SIGTERM", absl::FormatDuration(options->drain_timeout));
   (*server)->Stop();
-  spdlog::info("stopped");
   return 0;
 }
 

@@ -34,7 +34,7 @@ void StopOnSignals() {
 }
 
 struct TrainArguments {
-  std::string arch, recipe, data, out, name, init = "kmeans";
+  std::string arch, recipe, data, out, init = "kmeans";
   int threads = 0;
   bool skip_test = false;
   TrainerOptions options;
@@ -44,9 +44,11 @@ struct TrainArguments {
 std::string CommandLine(const TrainArguments& args, const std::string& dataset_title) {
   const TrainerOptions& options = args.options;
   const TrainerOptions defaults;
-  std::string line = absl::StrCat("ckn train ", args.arch.empty() ? "--recipe " : "--arch ",
-                                  args.arch.empty() ? std::filesystem::path(args.recipe).filename().string() : args.arch,
-                                  " --data ", dataset_title);
+  std::string line =
+      absl::StrCat("ckn train ", args.arch.empty() ? "--recipe " : "--arch ",
+                   args.arch.empty() ? std::filesystem::path(args.recipe).filename().string() : args.arch, " --data ",
+                   dataset_title);
+  if (!options.model_name.empty()) absl::StrAppend(&line, " --name ", options.model_name);
   if (options.train_size > 0) absl::StrAppend(&line, " --train-size ", options.train_size);
   absl::StrAppend(&line, " --seed ", options.seed, " --pairs ", options.learning.pairs, " --iterations ",
                   options.learning.iterations);
@@ -71,10 +73,8 @@ absl::Status RunTrain(const TrainArguments& args) {
   // Found out now rather than after hours of work.
   CKN_RETURN_IF_ERROR(AtomicFile::Create(args.out).status());
 
-  CKN_ASSIGN_OR_RETURN(v1::Recipe recipe,
-                       args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
-  if (!args.name.empty()) recipe.set_name(args.name);
-  if (recipe.name().empty()) recipe.set_name(std::filesystem::path(args.out).stem().string());
+  CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
+  if (recipe.name().empty()) recipe.set_name(std::filesystem::path(args.recipe).stem().string());
 
   CKN_ASSIGN_OR_RETURN(const Dataset train, LoadDataset(args.data, Split::kTrain));
   progress.report(absl::StrCat(train.title, ": ", train.size(), " training images ", train.height, "x", train.width,
@@ -91,10 +91,10 @@ absl::Status RunTrain(const TrainArguments& args) {
   options.checkpoint_path = args.out + ".checkpoint";
   absl::StatusOr<Model> model = Train(recipe, train, test.get(), options, pool, progress);
   if (absl::IsCancelled(model.status())) {
-    return absl::CancelledError(std::filesystem::exists(options.checkpoint_path)
-                                    ? absl::StrCat("interrupted; the same command with --resume continues from ",
-                                                   options.checkpoint_path)
-                                    : "interrupted before anything was learned");
+    return absl::CancelledError(
+        std::filesystem::exists(options.checkpoint_path)
+            ? absl::StrCat("interrupted; the same command with --resume continues from ", options.checkpoint_path)
+            : "interrupted before anything was learned");
   }
   if (!model.ok()) return model.status();
   model->provenance.set_program_version(CKN_VERSION);
@@ -128,8 +128,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       "The same data, seed and options give the same model file, byte for byte.");
 
   CLI::Option_group* network = command->add_option_group("Network", "exactly one of");
-  network->add_option("--arch", args->arch,
-                      absl::StrCat("Architecture of the paper's table 3: ", absl::StrJoin(BuiltInRecipeNames(), ", ")))
+  network
+      ->add_option("--arch", args->arch,
+                   absl::StrCat("Architecture of the paper's table 3: ", absl::StrJoin(BuiltInRecipeNames(), ", ")))
       ->type_name("NAME");
   network->add_option("--recipe", args->recipe, "Any other architecture: a ckn.v1.Recipe in Protobuf text format")
       ->type_name("FILE");
@@ -139,7 +140,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->type_name("KIND:FOLDER")
       ->required();
   command->add_option("--out", args->out, "Model file to write")->type_name("FILE")->required();
-  command->add_option("--name", args->name, "Name of the model in the server; default: the architecture's")
+  command->add_option("--name", options.model_name, "Name of the model in the server; default: the architecture's")
       ->type_name("NAME");
   command->add_option("--train-size", options.train_size, "Use N training images, an equal number a class; 0: all")
       ->check(CLI::NonNegativeNumber)
@@ -188,8 +189,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
 
   command->callback([args, &exit_code] {
     if (args->options.c_log2_min > args->options.c_log2_max) {
-      throw CLI::ValidationError("--c-min", absl::StrCat("got ", args->options.c_log2_min, ", expected at most --c-max, ",
-                                                         args->options.c_log2_max));
+      throw CLI::ValidationError("--c-min", absl::StrCat("got ", args->options.c_log2_min,
+                                                         ", expected at most --c-max, ", args->options.c_log2_max));
     }
     const absl::Status status = RunTrain(*args);
     if (status.ok()) return;

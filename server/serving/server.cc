@@ -109,6 +109,7 @@ void Server::Stop() {
   }
   executor_.Drain();
   http_.reset();
+  spdlog::info("stopped; calls taken since the start: {}", core_.calls_begun());
 }
 
 void Server::ShutDownGrpc() {

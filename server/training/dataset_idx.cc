@@ -74,6 +74,8 @@ class Reader {
     const int got = file_ == nullptr ? -1 : gzread(file_, &byte, 1);
     if (got < 0) return Bad("cannot read at byte ", offset_, ": ", Error());
     if (got > 0) return Bad("trailing data at byte ", offset_, ", expected the end of the file");
+    // All bytes are there but the checksum behind them is cut off.
+    if (ErrorCode() != Z_OK) return Bad("truncated at byte ", offset_, ": ", Error());
     return absl::OkStatus();
   }
 
@@ -91,9 +93,19 @@ class Reader {
     return absl::OkStatus();
   }
 
-  [[nodiscard]] const char* Error() const {
-    int code = 0;
-    return file_ == nullptr ? "cannot open" : gzerror(file_, &code);
+  [[nodiscard]] int ErrorCode() const {
+    int code = Z_OK;
+    gzerror(file_, &code);
+    return code;
+  }
+
+  // zlib puts the path in front, as the messages here do.
+  [[nodiscard]] std::string Error() const {
+    if (file_ == nullptr) return "cannot open";
+    int code = Z_OK;
+    std::string message = gzerror(file_, &code);
+    if (message.rfind(path_ + ": ", 0) == 0) message.erase(0, path_.size() + 2);
+    return message;
   }
 
   std::string path_;

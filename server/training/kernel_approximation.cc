@@ -98,7 +98,8 @@ double KernelApproximation::Evaluate(std::span<const double> variables, std::spa
       weighted_sums += partial.weighted_sums.cast<double>();
       weighted_residuals += partial.weighted_residuals;
     }
-    // df/dw_l = (4 eta_l / (n sigma^2)) (sum_i r_i q_il s_i - 2 (sum_i r_i q_il) w_l); df/deta_l = (2/n) sum_i r_i q_il.
+    // df/dw_l = (4 eta_l / (n sigma^2)) (sum_i r_i q_il s_i - 2 (sum_i r_i q_il) w_l); df/deta_l = (2/n) sum_i r_i
+    // q_il.
     Eigen::Map<RowMatrixD> w_gradient(gradient.data(), filters_, dim());
     Eigen::Map<Eigen::VectorXd> eta_gradient(gradient.data() + w_gradient.size(), filters_);
     for (int l = 0; l < filters_; ++l) {

@@ -78,17 +78,16 @@ absl::StatusOr<RowMatrixF> KMeans(const Eigen::Ref<const RowMatrixF>& points, in
       sums += partials[chunk].sums;
       for (int c = 0; c < clusters; ++c) counts[c] += partials[chunk].counts[c];
     }
-    std::sort(partials.begin(), partials.end(), [](const Partial& a, const Partial& b) {
-      return a.farthest_distance > b.farthest_distance;
-    });
+    std::sort(partials.begin(), partials.end(),
+              [](const Partial& a, const Partial& b) { return a.farthest_distance > b.farthest_distance; });
     std::size_t reseeded = 0;
     for (int c = 0; c < clusters; ++c) {
       if (counts[c] > 0) {
         centroids.row(c) = sums.row(c) / static_cast<float>(counts[c]);
       } else {
         // Each chunk offers one far point; when they run out, a random one will do.
-        const Eigen::Index point = reseeded < chunks ? partials[reseeded].farthest
-                                                     : static_cast<Eigen::Index>(UniformIndex(rng, n));
+        const Eigen::Index point =
+            reseeded < chunks ? partials[reseeded].farthest : static_cast<Eigen::Index>(UniformIndex(rng, n));
         ++reseeded;
         centroids.row(c) = points.row(point);
       }

@@ -98,8 +98,8 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
     initial = RandomFilters(filters, pairs.x.cols(), seed + stream);
   } else if (checkpoint.restored.empty()) {  // a restored state replaces the initial point
     const Eigen::Index points = std::min<Eigen::Index>(pairs.size(), options.kmeans_points);
-    CKN_ASSIGN_OR_RETURN(initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, seed + stream,
-                                         pool, progress));
+    CKN_ASSIGN_OR_RETURN(
+        initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, seed + stream, pool, progress));
     progress.report(absl::StrFormat("k-means of %d points done (%.1f s)", points, SecondsSince(start)));
   } else {
     initial.setZero(filters, pairs.x.cols());
@@ -111,10 +111,11 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   Eigen::Map<RowMatrixD>(variables.data(), filters, dim) = initial.cast<double>();
   const double eta = checkpoint.restored.empty() ? problem.BestConstantEta(initial) : 0;
   if (checkpoint.restored.empty() && !(std::isfinite(eta) && eta > 0 && eta < kMaxInitialEta)) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "the first filters are so far from the patches, for sigma = %.4g, that the objective has no slope (best eta %g); "
-        "start from k-means or give a larger sigma",
-        sigma, eta));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the first filters are so far from the patches, for sigma = %.4g, that the objective has no "
+                        "slope (best eta %g); "
+                        "start from k-means or give a larger sigma",
+                        sigma, eta));
   }
   std::fill(variables.begin() + initial.size(), variables.end(), eta);
   std::vector<bool> lower_bounded(variables.size(), false);

@@ -33,8 +33,8 @@ Lbfgsb::Lbfgsb(std::vector<double> x0, const std::vector<bool>& lower_bounded, c
       lower_(x_.size(), 0.0),
       upper_(x_.size(), 0.0),
       gradient_(x_.size(), 0.0),
-      work_((2 * static_cast<std::size_t>(memory_) + 5) * x_.size() +
-            11 * static_cast<std::size_t>(memory_) * memory_ + 8 * static_cast<std::size_t>(memory_)),
+      work_((2 * static_cast<std::size_t>(memory_) + 5) * x_.size() + 11 * static_cast<std::size_t>(memory_) * memory_ +
+            8 * static_cast<std::size_t>(memory_)),
       integer_work_(3 * x_.size()) {
   for (const bool bounded : lower_bounded) bound_kind_.push_back(bounded ? kLowerBound : kFree);
   std::memset(task_, ' ', sizeof(task_));

@@ -9,9 +9,9 @@
 namespace ckn {
 
 struct LbfgsbOptions {
-  int memory = 10;          // correction pairs
-  double factr = 10;        // stop when the relative decrease falls below factr * machine epsilon
-  double pgtol = 1e-10;     // stop when the largest projected gradient entry falls below this
+  int memory = 10;       // correction pairs
+  double factr = 10;     // stop when the relative decrease falls below factr * machine epsilon
+  double pgtol = 1e-10;  // stop when the largest projected gradient entry falls below this
 };
 
 // Bound-constrained minimisation by L-BFGS-B 3.0 (Byrd, Lu, Nocedal, Zhu 1995; Debian's liblbfgsb) in reverse

@@ -97,7 +97,8 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   std::vector<std::int64_t> errors(plan.c_grid.size());
   Eigen::Index validated = 0;
   std::vector<SvmPathPoint> path;
-  const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels) -> absl::Status {
+  const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows,
+                              std::span<const int> row_labels) -> absl::Status {
     const auto start = std::chrono::steady_clock::now();
     CKN_ASSIGN_OR_RETURN(path, TrainSvmPath(rows, row_labels, classes, plan.c_grid, options, nullptr, pool, progress));
     ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
@@ -121,8 +122,8 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     for (int fold = 0; fold < plan.folds; ++fold) {
       std::vector<Eigen::Index> order(n);
       std::iota(order.begin(), order.end(), Eigen::Index{0});
-      const auto middle = std::stable_partition(order.begin(), order.end(),
-                                                [&](Eigen::Index i) { return fold_of[i] != fold; });
+      const auto middle =
+          std::stable_partition(order.begin(), order.end(), [&](Eigen::Index i) { return fold_of[i] != fold; });
       const Eigen::Index fit = middle - order.begin();
       RowMatrixF ordered = x(order, Eigen::all);
       std::vector<int> ordered_labels(n);
@@ -152,9 +153,9 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   result.standardization = FitStandardization(x, pool);
   Standardize(result.standardization, x, pool);
   const double c[] = {result.c};
-  CKN_ASSIGN_OR_RETURN(std::vector<SvmPathPoint> last,
-                       TrainSvmPath(x, labels, classes, c, options, path.empty() ? nullptr : &path[best].svm, pool,
-                                    progress));
+  CKN_ASSIGN_OR_RETURN(
+      std::vector<SvmPathPoint> last,
+      TrainSvmPath(x, labels, classes, c, options, path.empty() ? nullptr : &path[best].svm, pool, progress));
   ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
   result.svm = std::move(last.front().svm);
   return result;

@@ -23,7 +23,7 @@ struct PatchSampling {
   std::int64_t pairs = 0;
   int patch_size = 1;
   bool subtract_mean = false;
-  float min_norm = 1e-5F;   // patches up to this norm carry no direction and are drawn again
+  float min_norm = 1e-5F;  // patches up to this norm carry no direction and are drawn again
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  // tells the layers of one network apart
 };

@@ -12,8 +12,8 @@ using Rng = std::mt19937_64;
 
 // An independent generator for one use, told apart by up to two numbers (a layer, an image).
 inline Rng MakeRng(std::uint64_t seed, std::uint64_t stream, std::uint64_t substream = 0) {
-  std::seed_seq sequence{static_cast<std::uint32_t>(seed),        static_cast<std::uint32_t>(seed >> 32),
-                         static_cast<std::uint32_t>(stream),      static_cast<std::uint32_t>(stream >> 32),
+  std::seed_seq sequence{static_cast<std::uint32_t>(seed),      static_cast<std::uint32_t>(seed >> 32),
+                         static_cast<std::uint32_t>(stream),    static_cast<std::uint32_t>(stream >> 32),
                          static_cast<std::uint32_t>(substream), static_cast<std::uint32_t>(substream >> 32)};
   return Rng(sequence);
 }

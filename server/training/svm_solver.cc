@@ -274,7 +274,7 @@ class BinarySolver {
   }
 
   const Eigen::Ref<const RowMatrixF> x_;  // [n][d], last column 1
-  const RowMatrixF& gram_;  // X^T X, lower triangle
+  const RowMatrixF& gram_;                // X^T X, lower triangle
   const SvmOptions options_;
   double c_ = 0;
   std::vector<float> y_;         // [n]
@@ -357,7 +357,8 @@ class RowSpace {
 
 }  // namespace
 
-absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x,
+                                                       std::span<const int> labels, int classes,
                                                        std::span<const double> c_path, const SvmOptions& options,
                                                        const LinearSvm* initial, ThreadPool& pool,
                                                        const Progress& progress) {

@@ -41,10 +41,11 @@ struct SvmPathPoint {
 // x: [n][d] standardised features followed by a column of ones, so x.cols() is d + 1. labels[i] in [0, classes).
 // `initial`: where to start, if not nullptr (same shape as the result).
 // Primal active-set Newton method: the generalised Hessian over the margin violators, solved by conjugate gradients
-// with a Cholesky factor of (nearly) that Hessian as preconditioner and an exact line search. With alpha_i = 2 C xi_i the
-// duality gap is ||grad P||^2 / 2, so it is known at no cost.
-// Classes are independent and run on the pool's threads; the result does not depend on their number.
-absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+// with a Cholesky factor of (nearly) that Hessian as preconditioner and an exact line search. With alpha_i = 2 C xi_i
+// the duality gap is ||grad P||^2 / 2, so it is known at no cost. Classes are independent and run on the pool's
+// threads; the result does not depend on their number.
+absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x,
+                                                       std::span<const int> labels, int classes,
                                                        std::span<const double> c_path, const SvmOptions& options,
                                                        const LinearSvm* initial, ThreadPool& pool,
                                                        const Progress& progress);

@@ -136,8 +136,8 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   for (int i = options.c_log2_min; i <= options.c_log2_max; ++i) validation.c_grid.push_back(std::exp2(i));
   validation.held_out = options.held_out >= 0 ? options.held_out : rows.size() >= kHoldOutFrom ? kHoldOutSize : 0;
   if (static_cast<std::size_t>(validation.held_out) >= rows.size()) {
-    return absl::InvalidArgumentError(absl::StrFormat("validation: %d images held out, expected fewer than the %d there are",
-                                                      validation.held_out, rows.size()));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "validation: %d images held out, expected fewer than the %d there are", validation.held_out, rows.size()));
   }
   if (classes < 2) {
     return absl::InvalidArgumentError(absl::StrFormat("classes: got %d, expected at least 2", classes));
@@ -145,9 +145,9 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   const auto smallest = std::min_element(class_size.begin(), class_size.end());
   const bool cross_validation = validation.held_out == 0 && validation.c_grid.size() > 1;
   if (*smallest < (cross_validation ? options.folds : 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("class \"%s\": got %d training images, expected at least %d",
-                        train.class_names[smallest - class_size.begin()], *smallest, cross_validation ? options.folds : 1));
+    return absl::InvalidArgumentError(absl::StrFormat("class \"%s\": got %d training images, expected at least %d",
+                                                      train.class_names[smallest - class_size.begin()], *smallest,
+                                                      cross_validation ? options.folds : 1));
   }
 
   const std::string dataset_sha256 = DatasetSha256(train);
@@ -169,7 +169,7 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   };
 
   Model model;
-  model.name = plan.name;
+  model.name = options.model_name.empty() ? plan.name : options.model_name;
   model.input = plan.input;
   model.class_names = train.class_names;
 
@@ -191,11 +191,11 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
         checkpoint.set_optimiser(state);
         return save_checkpoint();
       };
-      CKN_ASSIGN_OR_RETURN(learned,
-                           LearnLayer(layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
-                                      [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options.learning,
-                                      options.seed, k + 1, layer_checkpoint, pool,
-                                      WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
+      CKN_ASSIGN_OR_RETURN(
+          learned, LearnLayer(
+                       layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
+                       [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options.learning, options.seed,
+                       k + 1, layer_checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
       checkpoint.clear_optimiser();
     }
     if (static_cast<int>(k) >= checkpoint.layers_size()) {
@@ -219,8 +219,7 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
     labels = std::move(ordered_labels);
   }
   progress.report(absl::StrFormat("encoding %d images to %d features", rows.size(), stack.encoder().feature_count()));
-  CKN_ASSIGN_OR_RETURN(RowMatrixF features,
-                       EncodeDataset(train, rows, plan.input, stack.encoder(), pool, progress));
+  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, rows, plan.input, stack.encoder(), pool, progress));
   CKN_ASSIGN_OR_RETURN(TrainedClassifier classifier,
                        SelectAndTrain(features, labels, classes, validation, options.svm, options.seed, pool,
                                       WithPrefix(progress, "classifier: ")));
@@ -228,6 +227,7 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   model.svm = std::move(classifier.svm);
 
   v1::Provenance& provenance = model.provenance;
+  provenance.set_architecture(plan.name);
   provenance.set_dataset(train.title);
   provenance.set_dataset_sha256(dataset_sha256);
   provenance.set_train_count(static_cast<std::int64_t>(rows.size()));

@@ -16,6 +16,7 @@
 namespace ckn {
 
 struct TrainerOptions {
+  std::string model_name;       // empty: the recipe's name
   std::int64_t train_size = 0;  // images to use, an equal number a class; 0: all
   std::uint64_t seed = 1;
   LearningOptions learning;

@@ -35,7 +35,10 @@ TEST(ThreadPoolTest, NeverRunsTwoCallsWithOneWorkerNumberAtATime) {
 
 TEST(ThreadPoolTest, RethrowsAnExceptionAndStaysUsable) {
   ThreadPool pool(3);
-  EXPECT_THROW(pool.ParallelFor(100, [](std::size_t i, int) { if (i == 57) throw std::runtime_error("57"); }),
+  EXPECT_THROW(pool.ParallelFor(100,
+                                [](std::size_t i, int) {
+                                  if (i == 57) throw std::runtime_error("57");
+                                }),
                std::runtime_error);
   std::atomic<int> sum{0};
   pool.ParallelFor(10, [&](std::size_t i, int) { sum += static_cast<int>(i); });

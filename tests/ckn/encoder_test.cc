@@ -33,7 +33,8 @@ Layer RandomLayer(const LayerParams& params, unsigned seed) {
   layer.sigma = params.sigma;
   layer.filters.resize(params.filters, layer.patch_dim());
   for (Eigen::Index i = 0; i < layer.filters.size(); ++i) layer.filters.data()[i] = normal(rng);
-  for (int l = 0; l < params.filters; ++l) layer.filters.row(l) *= (1 + 0.01F * static_cast<float>(l)) / layer.filters.row(l).norm();
+  for (int l = 0; l < params.filters; ++l)
+    layer.filters.row(l) *= (1 + 0.01F * static_cast<float>(l)) / layer.filters.row(l).norm();
   layer.eta.resize(params.filters);
   for (int l = 0; l < params.filters; ++l) layer.eta[l] = std::abs(normal(rng));
   return layer;
@@ -85,13 +86,13 @@ TEST_P(EncoderTwinTest, MatchesTheDoublePrecisionTwin) {
   EXPECT_LT(RelativeError(Encode(encoder, map), EncodeSlow(layers, map)), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    OddSizes, EncoderTwinTest,
-    testing::Values(TwinCase{1, 1, 1, {{1, 1, 1, 1}}}, TwinCase{5, 9, 1, {{3, 1, 7, 2}}},
-                    TwinCase{7, 7, 3, {{2, 3, 17, 3, 1, true}}}, TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
-                    TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
-                    TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}}, TwinCase{6, 6, 4, {{6, 4, 3, 1}}},
-                    TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
+INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
+                         testing::Values(TwinCase{1, 1, 1, {{1, 1, 1, 1}}}, TwinCase{5, 9, 1, {{3, 1, 7, 2}}},
+                                         TwinCase{7, 7, 3, {{2, 3, 17, 3, 1, true}}},
+                                         TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
+                                         TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
+                                         TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
+                                         TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
 TEST(EncoderTest, ManyThreadsGiveTheBitsOfOne) {
   const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1), RandomLayer({3, 12, 50, 3}, 2)};

@@ -25,8 +25,10 @@ TEST(GemmTest, MatchesDoublePrecisionForAllTranspositionsAndOddShapes) {
         const RowMatrixF a = op_a == Op::kNone ? Random(m, k, 1) : Random(k, m, 1);
         const RowMatrixF b = op_b == Op::kNone ? Random(k, n, 2) : Random(n, k, 2);
         RowMatrixF c = Random(m, n, 3);
-        const RowMatrixD full_a = op_a == Op::kNone ? RowMatrixD(a.cast<double>()) : RowMatrixD(a.cast<double>().transpose());
-        const RowMatrixD full_b = op_b == Op::kNone ? RowMatrixD(b.cast<double>()) : RowMatrixD(b.cast<double>().transpose());
+        const RowMatrixD full_a =
+            op_a == Op::kNone ? RowMatrixD(a.cast<double>()) : RowMatrixD(a.cast<double>().transpose());
+        const RowMatrixD full_b =
+            op_b == Op::kNone ? RowMatrixD(b.cast<double>()) : RowMatrixD(b.cast<double>().transpose());
         const RowMatrixD expected = 0.5 * full_a * full_b - 2 * c.cast<double>();
         Gemm(op_a, op_b, m, n, k, 0.5F, a.data(), a.cols(), b.data(), b.cols(), -2, c.data(), n);
         EXPECT_LT((c.cast<double>() - expected).cwiseAbs().maxCoeff(), 1e-6 * (k + 4)) << m << " " << n << " " << k;

@@ -61,6 +61,7 @@ Model FullModel() {
   model.input.resize = ResizePolicy::kStretch;
   model.provenance.set_program_version("0.1.0");
   model.provenance.set_command("ckn train --arch x");
+  model.provenance.set_architecture("ckn-x");
   model.provenance.set_dataset("mnist:x");
   model.provenance.set_dataset_sha256(std::string(64, 'a'));
   model.provenance.set_train_count(60000);
@@ -317,6 +318,8 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
       {"command", [](v1::Model& m) { m.mutable_provenance()->set_command("a\nb"); }, "provenance: command"},
       {"command long", [](v1::Model& m) { m.mutable_provenance()->set_command(std::string(65537, 'x')); },
        "provenance: command: got 65537 bytes, expected at most 65536"},
+      {"architecture", [](v1::Model& m) { m.mutable_provenance()->set_architecture("\x01"); },
+       "provenance: architecture"},
       {"dataset", [](v1::Model& m) { m.mutable_provenance()->set_dataset("\x7f"); }, "provenance: dataset"},
       {"hash short", [](v1::Model& m) { m.mutable_provenance()->set_dataset_sha256("abc"); },
        "provenance: dataset_sha256: got \"abc\""},
@@ -387,7 +390,7 @@ TEST(ModelFileTest, PromisedSizesAreCheckedBeforeAllocation) {
   wide.input.height = wide.input.width = 16384;
   wide.layers[0].subsampling = 16384;
   EXPECT_THAT(std::string(FromProto(ToProto(wide), {}).status().message()),
-              HasSubstr("layer 1: values of its activation map: got 1073610756, expected 1 to 268435456"));
+              HasSubstr("layer 1: values of its activation map: got 1073479696, expected 1 to 268435456"));
 
   std::string file = SerializeModelFile(TinyModel());
   file.replace(16, 8, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F");

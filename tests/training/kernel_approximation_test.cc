@@ -54,7 +54,8 @@ double PlainObjective(const PatchPairs& pairs, const std::vector<double>& variab
         to_x += (pairs.x(i, j) - w) * (pairs.x(i, j) - w);
         to_y += (pairs.y(i, j) - w) * (pairs.y(i, j) - w);
       }
-      residual -= variables[kFilters * kDim + l] * std::exp(-to_x / (kSigma * kSigma)) * std::exp(-to_y / (kSigma * kSigma));
+      residual -=
+          variables[kFilters * kDim + l] * std::exp(-to_x / (kSigma * kSigma)) * std::exp(-to_y / (kSigma * kSigma));
     }
     sum += residual * residual;
   }

@@ -52,7 +52,8 @@ TEST(KMeansTest, LeavesNoEmptyCluster) {
 TEST(KMeansTest, NeedsAsManyPointsAsClusters) {
   ThreadPool pool(1);
   const absl::Status status = KMeans(RowMatrixF::Ones(3, 2), 4, 5, 1, pool, Progress{}).status();
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("got 3 points, expected at least the number of filters, 4"));
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("got 3 points, expected at least the number of filters, 4"));
 }
 
 }  // namespace

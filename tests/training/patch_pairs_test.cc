@@ -32,7 +32,8 @@ absl::StatusOr<PatchPairs> Sample(std::int64_t pairs, std::size_t images, int th
   sampling.patch_size = 2;
   sampling.seed = seed;
   sampling.stream = stream;
-  return SamplePatchPairs(images, [](std::size_t i, int) { return HalfBlankMap(i); }, sampling, pool, Progress{});
+  return SamplePatchPairs(
+      images, [](std::size_t i, int) { return HalfBlankMap(i); }, sampling, pool, Progress{});
 }
 
 TEST(PatchPairsTest, RowsAreUnitVectorsAndBlankPatchesAreDrawnAgain) {

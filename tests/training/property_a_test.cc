@@ -20,7 +20,8 @@ FeatureMap Blob(unsigned seed) {
   std::mt19937 rng(seed);
   std::uniform_real_distribution<float> uniform(0, 1);
   FeatureMap map(kSize, kSize, 1);
-  const float cx = 8 + 4 * uniform(rng), cy = 8 + 4 * uniform(rng), sx = 1 + 2 * uniform(rng), sy = 1 + 2 * uniform(rng);
+  const float cx = 8 + 4 * uniform(rng), cy = 8 + 4 * uniform(rng), sx = 1 + 2 * uniform(rng),
+              sy = 1 + 2 * uniform(rng);
   for (int y = 6; y < kSize - 6; ++y) {
     for (int x = 6; x < kSize - 6; ++x) {
       const float dx = (static_cast<float>(x) - cx) / sx, dy = (static_cast<float>(y) - cy) / sy;
@@ -41,9 +42,9 @@ double RelativeError(int filters) {
   LearningOptions options;
   options.pairs = 4000;
   options.iterations = 300;
-  const absl::StatusOr<LearnedLayer> learned =
-      LearnLayer(shape, filters, 0.5, 0.1, 200, [](std::size_t i, int) { return Blob(1000 + static_cast<unsigned>(i)); },
-                 options, 1, 1, LayerCheckpoint{}, pool, Progress{});
+  const absl::StatusOr<LearnedLayer> learned = LearnLayer(
+      shape, filters, 0.5, 0.1, 200, [](std::size_t i, int) { return Blob(1000 + static_cast<unsigned>(i)); }, options,
+      1, 1, LayerCheckpoint{}, pool, Progress{});
   EXPECT_TRUE(learned.ok()) << learned.status();
   const absl::StatusOr<Encoder> encoder = Encoder::Create({learned->layer}, {kSize, kSize, 1});
   EXPECT_TRUE(encoder.ok());

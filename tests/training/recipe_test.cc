@@ -30,7 +30,8 @@ TEST_P(Table3Test, SizesAndParameterCountAreAsPrinted) {
   ASSERT_TRUE(recipe.ok()) << recipe.status();
   const absl::StatusOr<NetworkPlan> plan = ResolveRecipe(*recipe, row.size, row.size, row.channels);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(std::vector<MapShape>(plan->shapes.begin() + 1, plan->shapes.end()), testing::ElementsAreArray(row.shapes));
+  EXPECT_THAT(std::vector<MapShape>(plan->shapes.begin() + 1, plan->shapes.end()),
+              testing::ElementsAreArray(row.shapes));
   std::vector<Layer> layers;
   std::vector<int> subsampling;
   for (const LayerPlan& layer : plan->layers) {
@@ -63,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(BuiltInRecipeTest, AllNamesAreInTable3Test) { EXPECT_EQ(BuiltInRecipeNames().size(), 8); }
 
 TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
-  EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()), AllOf(HasSubstr("ckn-gm3"), HasSubstr("ckn-pm2")));
+  EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()),
+              AllOf(HasSubstr("ckn-gm3"), HasSubstr("ckn-pm2")));
 }
 
 class RecipeFileTest : public testing::Test {
@@ -80,7 +82,8 @@ class RecipeFileTest : public testing::Test {
   }
   void TearDown() override { std::remove(path_.c_str()); }
 
-  const std::string path_ = testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".recipe";
+  const std::string path_ =
+      testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".recipe";
 };
 
 TEST_F(RecipeFileTest, ReadsAnyNumberOfLayers) {
@@ -113,15 +116,23 @@ TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
   EXPECT_THAT(Refusal("layers { filters: 3 subsampling: 1 }"), HasSubstr("layer 1: patch_size: got 0"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 subsampling: 1 }"), HasSubstr("layer 1: filters: got 0"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 }"), HasSubstr("exactly one of them"));
-  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 output_size: 2 }"), HasSubstr("exactly one of them"));
-  EXPECT_THAT(Refusal("layers { patch_size: 29 filters: 2 subsampling: 2 }"), HasSubstr("patch_size: got 29, expected at most the map below, 28x28"));
-  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 output_size: 27 }"), HasSubstr("output_size: got 27, expected at most 26"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 output_size: 2 }"),
+              HasSubstr("exactly one of them"));
+  EXPECT_THAT(Refusal("layers { patch_size: 29 filters: 2 subsampling: 2 }"),
+              HasSubstr("patch_size: got 29, expected at most the map below, 28x28"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 output_size: 27 }"),
+              HasSubstr("output_size: got 27, expected at most 26"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 sigma: -1 }"), HasSubstr("sigma: got -1"));
-  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 sigma_quantile: 1 }"), HasSubstr("sigma_quantile: got 1"));
-  EXPECT_THAT(Refusal("input { map: INPUT_MAP_GRADIENT } layers { patch_size: 3 filters: 12 subsampling: 2 }"), HasSubstr("patch_size: got 3, expected 1"));
-  EXPECT_THAT(Refusal("input { height: 32 width: 32 } layers { patch_size: 3 filters: 2 subsampling: 2 }"), HasSubstr("the recipe takes 32x32 images, the data have 28x28"));
-  EXPECT_THAT(Refusal("input { channels: 2 } layers { patch_size: 3 filters: 2 subsampling: 2 }"), HasSubstr("channels: got 2"));
-  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 } layers { patch_size: 2 filters: 2 subsampling: 2 subtract_patch_mean: true }"),
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 sigma_quantile: 1 }"),
+              HasSubstr("sigma_quantile: got 1"));
+  EXPECT_THAT(Refusal("input { map: INPUT_MAP_GRADIENT } layers { patch_size: 3 filters: 12 subsampling: 2 }"),
+              HasSubstr("patch_size: got 3, expected 1"));
+  EXPECT_THAT(Refusal("input { height: 32 width: 32 } layers { patch_size: 3 filters: 2 subsampling: 2 }"),
+              HasSubstr("the recipe takes 32x32 images, the data have 28x28"));
+  EXPECT_THAT(Refusal("input { channels: 2 } layers { patch_size: 3 filters: 2 subsampling: 2 }"),
+              HasSubstr("channels: got 2"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 } layers { patch_size: 2 filters: 2 "
+                      "subsampling: 2 subtract_patch_mean: true }"),
               HasSubstr("layer 2: subtract_patch_mean"));
 }
 

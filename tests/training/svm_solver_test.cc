@@ -38,9 +38,11 @@ Problem Clouds(Eigen::Index n, Eigen::Index d, int classes, float spread, unsign
 
 // P(v) for one class in double precision, straight from its definition.
 double Objective(const Problem& problem, int k, double c, const LinearSvm& svm) {
-  double value = 0.5 * (svm.weights.row(k).cast<double>().squaredNorm() + std::pow(static_cast<double>(svm.bias[k]), 2));
+  double value =
+      0.5 * (svm.weights.row(k).cast<double>().squaredNorm() + std::pow(static_cast<double>(svm.bias[k]), 2));
   for (Eigen::Index i = 0; i < problem.x.rows(); ++i) {
-    const double margin = problem.x.row(i).head(problem.x.cols() - 1).cast<double>().dot(svm.weights.row(k).cast<double>()) + svm.bias[k];
+    const double margin =
+        problem.x.row(i).head(problem.x.cols() - 1).cast<double>().dot(svm.weights.row(k).cast<double>()) + svm.bias[k];
     const double xi = 1 - (problem.labels[i] == k ? margin : -margin);
     if (xi > 0) value += c * xi * xi;
   }
@@ -178,7 +180,9 @@ TEST(CholeskyTest, FactorsAndSolvesAcrossBlockBorders) {
     AddGram(rows.data(), rows.rows(), n, 1, a);
     a.diagonal().array() += 1;
     const RowMatrixD full = RowMatrixF(a.selfadjointView<Eigen::Lower>()).cast<double>();
-    EXPECT_LT((full - rows.cast<double>().transpose() * rows.cast<double>() - RowMatrixD::Identity(n, n)).cwiseAbs().maxCoeff(),
+    EXPECT_LT((full - rows.cast<double>().transpose() * rows.cast<double>() - RowMatrixD::Identity(n, n))
+                  .cwiseAbs()
+                  .maxCoeff(),
               1e-3);
     ASSERT_TRUE(CholeskyInPlace(a));
     const Eigen::VectorXd expected = Eigen::VectorXd::LinSpaced(n, -1, 1);

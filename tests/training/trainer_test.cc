@@ -28,7 +28,8 @@ Dataset Bars(std::size_t count, int channels, unsigned seed) {
     for (int y = 0; y < 12; ++y) {
       for (int x = 0; x < 12; ++x) {
         const bool inside = label == 0 ? y == position : label == 1 ? x == position : (x + y) % 12 == position;
-        for (int c = 0; c < channels; ++c) data.pixels.push_back(static_cast<std::uint8_t>((inside ? 190 : 20) + rng() % 40));
+        for (int c = 0; c < channels; ++c)
+          data.pixels.push_back(static_cast<std::uint8_t>((inside ? 190 : 20) + rng() % 40));
       }
     }
   }
@@ -70,6 +71,8 @@ TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
   ASSERT_TRUE(model.ok()) << model.status();
   const v1::Provenance& provenance = model->provenance;
   EXPECT_LE(provenance.test_error_percent(), 5);
+  EXPECT_EQ(model->name, "bars");
+  EXPECT_EQ(provenance.architecture(), "bars");
   EXPECT_EQ(provenance.test_count(), 90);
   EXPECT_EQ(provenance.train_count(), 240);
   EXPECT_EQ(provenance.dataset_sha256(), DatasetSha256(Bars(240, 1, 1)));
@@ -169,7 +172,8 @@ TEST(TrainerTest, HeldOutValidationAndAFixedC) {
 class InterruptedTrainerTest : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
-  const std::string path_ = testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".checkpoint";
+  const std::string path_ =
+      testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".checkpoint";
 };
 
 TEST_F(InterruptedTrainerTest, ResumesToTheSameBytes) {
@@ -185,7 +189,9 @@ TEST_F(InterruptedTrainerTest, ResumesToTheSameBytes) {
     std::atomic<bool> stop{false};
     Progress progress;
     progress.stop = &stop;
-    progress.report = [&](const std::string& line) { if (line.rfind(layer, 0) == 0) stop = true; };
+    progress.report = [&](const std::string& line) {
+      if (line.rfind(layer, 0) == 0) stop = true;
+    };
     model = TrainBars(PixelRecipe(), options, 2, progress);
     if (absl::IsCancelled(model.status())) {
       ++interruptions;
@@ -206,7 +212,8 @@ TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
   options.seed = 7;
   absl::Status status = TrainBars(PixelRecipe(), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), testing::AllOf(testing::HasSubstr("seed 1 "), testing::HasSubstr("seed 7 ")));
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(testing::HasSubstr("seed 1 "), testing::HasSubstr("seed 7 ")));
 
   std::filesystem::resize_file(path_, std::filesystem::file_size(path_) - 1);
   status = TrainBars(PixelRecipe(), options).status();
@@ -221,9 +228,11 @@ TEST(TrainerTest, RefusesWhatCannotWork) {
     change(options);
     return std::string(TrainBars(PixelRecipe(), options).status().message());
   };
-  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 241; }), testing::HasSubstr("got 241, expected at most the 240 images"));
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 241; }),
+              testing::HasSubstr("got 241, expected at most the 240 images"));
   EXPECT_THAT(refusal([](TrainerOptions& o) { o.held_out = 240; }), testing::HasSubstr("240 images held out"));
-  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 9; }), testing::HasSubstr("got 3 training images, expected at least 5"));
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 9; }),
+              testing::HasSubstr("got 3 training images, expected at least 5"));
 }
 
 TEST(BalancedSubsetTest, TakesAnEqualNumberOfEachClass) {
