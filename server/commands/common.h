@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "server/training/dataset.h"
 
 // What several subcommands share.
@@ -19,10 +17,6 @@ inline constexpr char kDataHelp[] = "Data set: KIND is mnist (any IDX set), cifa
 
 // "train" or "test", as checked by CLI::IsMember.
 inline Split ParseSplit(const std::string& name) { return name == "train" ? Split::kTrain : Split::kTest; }
-
-// For each class of the data its index in the model, found by name. INVALID_ARGUMENT when the model does not know one.
-absl::StatusOr<std::vector<int>> MatchClasses(const std::vector<std::string>& data_classes,
-                                              const std::vector<std::string>& model_classes);
 
 // 1234567 -> "1,234,567".
 std::string Thousands(std::uint64_t number);

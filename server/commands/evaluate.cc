@@ -16,6 +16,7 @@
 #include "server/commands/common.h"
 #include "server/pipeline.h"
 #include "server/store/model_file.h"
+#include "server/training/features.h"
 
 namespace ckn {
 namespace {
@@ -26,24 +27,6 @@ struct EvaluateFlags {
   std::int64_t limit = 0;
   bool json = false;
 };
-
-// Predicted class of each of the first `count` images. Every image is scored by itself, so that the result does not
-// depend on the threads.
-absl::StatusOr<std::vector<int>> Predict(const Pipeline& pipeline, const Dataset& data, std::size_t count,
-                                         ThreadPool& pool) {
-  std::vector<int> predicted(count);
-  std::vector<absl::Status> errors(static_cast<std::size_t>(pool.threads()));
-  pool.ParallelFor(count, [&](std::size_t i, int worker) {
-    const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(data.Image(i));
-    if (scores.ok()) {
-      predicted[i] = ArgMax(*scores);
-    } else if (errors[static_cast<std::size_t>(worker)].ok()) {
-      errors[static_cast<std::size_t>(worker)] = scores.status();
-    }
-  });
-  for (const absl::Status& error : errors) CKN_RETURN_IF_ERROR(error);
-  return predicted;
-}
 
 struct Evaluation {
   std::string model, file, sha256, data, split;
@@ -147,14 +130,14 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
   CKN_ASSIGN_OR_RETURN(const Dataset data, LoadDataset(flags.data, ParseSplit(flags.split)));
-  absl::StatusOr<std::vector<int>> classes = MatchClasses(data.class_names, loaded.model.class_names);
+  absl::StatusOr<std::vector<int>> classes = MatchClasses(data, loaded.model.class_names);
   CKN_RETURN_IF_ERROR(Annotate(classes.status(), flags.data));
 
   std::size_t count = data.size();
   if (flags.limit > 0) count = std::min(count, static_cast<std::size_t>(flags.limit));
   ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<std::vector<int>> predicted = Predict(pipeline, data, count, pool);
+  absl::StatusOr<std::vector<int>> predicted = PredictClasses(pipeline, data, count, pool, Progress{});
   CKN_RETURN_IF_ERROR(Annotate(predicted.status(), flags.data));
 
   Evaluation result;
@@ -193,7 +176,9 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "Example:\n"
       "  ckn evaluate models/mnist.ckn --data mnist:DIR\n"
-      "Classes are matched by name; each class of the data must be a class of the model.");
+      "Classes are matched by name, or by number when the data have no names (IDX without class_names.txt); each "
+      "class\n"
+      "of the data must be a class of the model.");
   command->add_option("FILE", flags->file, "Model file")->required();
   command->add_option("--data", flags->data, kDataHelp)->type_name("KIND:FOLDER")->required();
   command->add_option("--split", flags->split, "Which part of the data")

@@ -34,7 +34,7 @@ void StopOnSignals() {
 }
 
 struct TrainArguments {
-  std::string arch, recipe, data, out, init = "kmeans";
+  std::string arch, recipe, data, class_names, out, init = "kmeans";
   int threads = 0;
   bool skip_test = false;
   TrainerOptions options;
@@ -49,6 +49,9 @@ std::string CommandLine(const TrainArguments& args, const std::string& dataset_t
                    args.arch.empty() ? std::filesystem::path(args.recipe).filename().string() : args.arch, " --data ",
                    dataset_title);
   if (!options.model_name.empty()) absl::StrAppend(&line, " --name ", options.model_name);
+  if (!args.class_names.empty()) {
+    absl::StrAppend(&line, " --class-names ", std::filesystem::path(args.class_names).filename().string());
+  }
   if (options.train_size > 0) absl::StrAppend(&line, " --train-size ", options.train_size);
   absl::StrAppend(&line, " --seed ", options.seed, " --pairs ", options.learning.pairs, " --iterations ",
                   options.learning.iterations);
@@ -76,12 +79,14 @@ absl::Status RunTrain(const TrainArguments& args) {
   CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
   if (recipe.name().empty()) recipe.set_name(std::filesystem::path(args.recipe).stem().string());
 
-  CKN_ASSIGN_OR_RETURN(const Dataset train, LoadDataset(args.data, Split::kTrain));
+  CKN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(args.data, Split::kTrain));
+  if (!args.class_names.empty()) CKN_RETURN_IF_ERROR(ReadClassNamesFrom(args.class_names, train));
   progress.report(absl::StrCat(train.title, ": ", train.size(), " training images ", train.height, "x", train.width,
                                "x", train.channels, ", ", train.class_names.size(), " classes"));
   std::unique_ptr<Dataset> test;
   if (!args.skip_test && HasSplit(args.data, Split::kTest)) {
     CKN_ASSIGN_OR_RETURN(Dataset loaded, LoadDataset(args.data, Split::kTest));
+    if (!args.class_names.empty()) CKN_RETURN_IF_ERROR(ReadClassNamesFrom(args.class_names, loaded));
     test = std::make_unique<Dataset>(std::move(loaded));
   }
 
@@ -142,6 +147,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->add_option("--out", args->out, "Model file to write")->type_name("FILE")->required();
   command->add_option("--name", options.model_name, "Name of the model in the server; default: the architecture's")
       ->type_name("NAME");
+  command->add_option("--class-names", args->class_names, "Text file with one class name a line, for labels 0, 1, ...")
+      ->type_name("FILE");
   command->add_option("--train-size", options.train_size, "Use N training images, an equal number a class; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()

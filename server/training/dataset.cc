@@ -1,14 +1,17 @@
 #include "server/training/dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <fstream>
+#include <numeric>
 #include <system_error>
 #include <unordered_set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
 #include "server/base/utf8.h"
@@ -137,6 +140,37 @@ absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split) {
 bool HasSplit(const std::string& name, Split split) {
   const absl::StatusOr<Name> parsed = ParseName(name);
   return parsed.ok() && parsed->kind->has(parsed->folder, split);
+}
+
+absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data) {
+  CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNames(path, data.class_names.size()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> MatchClasses(const Dataset& data, const std::vector<std::string>& model_classes) {
+  std::vector<int> indices;
+  if (!data.has_class_names) {
+    if (data.class_names.size() > model_classes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("got ", data.class_names.size(), " classes, expected at most the ",
+                                                     model_classes.size(), " of the model"));
+    }
+    indices.resize(data.class_names.size());
+    std::iota(indices.begin(), indices.end(), 0);
+    return indices;
+  }
+  for (const std::string& name : data.class_names) {
+    const auto found = std::find(model_classes.begin(), model_classes.end(), name);
+    if (found == model_classes.end()) {
+      constexpr std::size_t kShown = 20;
+      const std::size_t shown = std::min(kShown, model_classes.size());
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the data's class \"", name, "\" is not a class of the model, expected one of: ",
+          absl::StrJoin(model_classes.begin(), model_classes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+          shown < model_classes.size() ? ", ..." : ""));
+    }
+    indices.push_back(static_cast<int>(found - model_classes.begin()));
+  }
+  return indices;
 }
 
 std::string DatasetSha256(const Dataset& data) {

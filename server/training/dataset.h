@@ -18,6 +18,8 @@ struct Dataset {
   std::vector<std::uint8_t> pixels;  // [size()][height][width][channels]
   std::vector<int> labels;           // [size()], indices into class_names
   std::vector<std::string> class_names;
+  // False when the files hold no names: then class_names are the label numbers, and classes are told by their numbers.
+  bool has_class_names = true;
   std::vector<std::string> item_names;  // file names of an image folder; empty for the other kinds
 
   [[nodiscard]] std::size_t size() const { return labels.size(); }
@@ -41,6 +43,14 @@ enum class Split { kTrain, kTest };
 absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split);
 // Whether the split's files are there at all (an images folder without test/ has no test split).
 bool HasSplit(const std::string& name, Split split);
+
+// Replaces the class names by the lines of a text file, for labels 0, 1, ... INVALID_ARGUMENT: too few, empty, repeated
+// or unprintable names; NOT_FOUND.
+absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data);
+
+// For each class of the data its index in the model: by name, or by number when the data have no names.
+// INVALID_ARGUMENT when the model does not have it.
+absl::StatusOr<std::vector<int>> MatchClasses(const Dataset& data, const std::vector<std::string>& model_classes);
 
 // Lower-case hex SHA-256 over the decoded content: size, labels, pixels; independent of compression and folder.
 std::string DatasetSha256(const Dataset& data);

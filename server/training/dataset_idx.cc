@@ -169,6 +169,7 @@ absl::StatusOr<Dataset> LoadIdx(const fs::path& folder, Split split) {
   if (const fs::path names = folder / "class_names.txt"; IsFile(names)) {
     CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNames(names, static_cast<std::size_t>(max_label) + 1));
   } else {
+    data.has_class_names = false;
     for (int label = 0; label <= max_label; ++label) data.class_names.push_back(absl::StrCat(label));
   }
   return data;

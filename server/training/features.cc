@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "server/base/status.h"
 
 namespace ckn {
 namespace {
@@ -42,6 +44,26 @@ absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const st
   if (!failure.ok()) return failure;
   if (progress.stopped()) return StoppedError();
   return x;
+}
+
+absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const Dataset& data, std::size_t count,
+                                                ThreadPool& pool, const Progress& progress) {
+  std::vector<int> predicted(count);
+  absl::Mutex mu;
+  absl::Status failure;
+  pool.ParallelFor(count, [&](std::size_t i, int) {
+    if (progress.stopped()) return;
+    const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(data.Image(i));
+    if (scores.ok()) {
+      predicted[i] = ArgMax(*scores);
+      return;
+    }
+    const absl::MutexLock lock(&mu);
+    failure.Update(Annotate(scores.status(), absl::StrCat("image ", i)));
+  });
+  if (!failure.ok()) return failure;
+  if (progress.stopped()) return StoppedError();
+  return predicted;
 }
 
 Standardization FitStandardization(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {

@@ -9,6 +9,7 @@
 #include "server/base/thread_pool.h"
 #include "server/ckn/encoder.h"
 #include "server/image/preprocess.h"
+#include "server/pipeline.h"
 #include "server/svm/linear_svm.h"
 #include "server/training/dataset.h"
 #include "server/training/progress.h"
@@ -29,5 +30,10 @@ Standardization FitStandardization(const Eigen::Ref<const RowMatrixF>& x, Thread
 // x -> (x - mean) / scale on all columns but the last; the inverse undoes it up to rounding.
 void Standardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
 void Unstandardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
+
+// Predicted class of each of the first `count` images. Every image is scored by itself, so the result does not depend
+// on the threads. Errors name the image.
+absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const Dataset& data, std::size_t count,
+                                                ThreadPool& pool, const Progress& progress);
 
 }  // namespace ckn

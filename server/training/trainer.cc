@@ -73,23 +73,11 @@ class LayerStack {
 
 absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test, ThreadPool& pool,
                                         const Progress& progress) {
-  if (test.class_names.size() > model.class_names.size()) {
-    return absl::InvalidArgumentError(absl::StrFormat("test split: got %d classes, expected at most the %d of training",
-                                                      test.class_names.size(), model.class_names.size()));
-  }
+  CKN_ASSIGN_OR_RETURN(const std::vector<int> classes, MatchClasses(test, model.class_names));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(model));
-  std::vector<absl::StatusOr<int>> predicted(test.size(), 0);
-  pool.ParallelFor(test.size(), [&](std::size_t i, int) {
-    if (progress.stopped()) return;
-    const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(test.Image(i));
-    predicted[i] = scores.ok() ? absl::StatusOr<int>(ArgMax(*scores)) : scores.status();
-  });
-  if (progress.stopped()) return StoppedError();
+  CKN_ASSIGN_OR_RETURN(const std::vector<int> predicted, PredictClasses(pipeline, test, test.size(), pool, progress));
   std::int64_t errors = 0;
-  for (std::size_t i = 0; i < test.size(); ++i) {
-    if (!predicted[i].ok()) return Annotate(predicted[i].status(), absl::StrCat("test image ", i));
-    if (*predicted[i] != test.labels[i]) ++errors;
-  }
+  for (std::size_t i = 0; i < test.size(); ++i) errors += predicted[i] != classes[test.labels[i]] ? 1 : 0;
   return 100.0 * static_cast<double>(errors) / static_cast<double>(test.size());
 }
 
@@ -244,10 +232,11 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
     }
   }
   if (test != nullptr) {
-    CKN_ASSIGN_OR_RETURN(const double error, TestErrorPercent(model, *test, pool, progress));
-    provenance.set_test_error_percent(error);
+    const absl::StatusOr<double> error = TestErrorPercent(model, *test, pool, progress);
+    CKN_RETURN_IF_ERROR(Annotate(error.status(), "test split"));
+    provenance.set_test_error_percent(*error);
     provenance.set_test_count(static_cast<std::int64_t>(test->size()));
-    progress.report(absl::StrFormat("test error %.2f %% of %d images", error, test->size()));
+    progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->size()));
   }
   return model;
 }

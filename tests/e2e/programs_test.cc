@@ -129,9 +129,12 @@ TEST_F(ProgramsTest, SigtermUnderLoadLosesNoCallThatWasTaken) {
     for (std::thread& caller : callers) caller.join();
   }
   EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
-  // The only error is that of a call which came too late for the server to take it; each call that it took was
-  // answered.
-  for (const absl::Status& status : last) EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  // Each call that the server took was answered. The one error of each caller is that of a call which came too late:
+  // gRPC refuses it, or resets it when it was on the wire.
+  for (const absl::Status& status : last) {
+    EXPECT_THAT(status.code(), ::testing::AnyOf(absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled))
+        << status;
+  }
   const int answered = std::accumulate(good.begin(), good.end(), 0);
   EXPECT_THAT(server_->Stderr(), HasSubstr(absl::StrCat("calls taken since the start: ", answered, "\n")));
   EXPECT_THAT(server_->Stderr(), ::testing::Not(HasSubstr("failed")));

@@ -276,7 +276,7 @@ TEST(DecodeTest, UnusableExifCountsAsUpright) {
   const std::string jpeg = JpegFile(gray);
   const std::vector<int> plain = Samples(jpeg, 8, 16, 1);
   const std::string block = ExifBlock(6);
-  std::vector<std::string> blocks = {ExifBlock(0), ExifBlock(9), "", "garbage", Number(0, 40)};
+  std::vector<std::string> blocks = {ExifBlock(0), ExifBlock(9), "", "garbage", std::string(40, '\0')};
   for (std::size_t length = 0; length < 18; ++length) blocks.push_back(block.substr(0, length));
   for (const std::string& exif : blocks) EXPECT_EQ(Samples(WithExif(jpeg, exif), 8, 16, 1), plain);
 }
