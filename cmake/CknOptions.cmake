@@ -22,6 +22,28 @@ if(CKN_SANITIZE)
   target_compile_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE})
 endif()
+if(CKN_SANITIZE MATCHES "thread")
+  # ThreadSanitizer does not see into Debian's libabsl; every absl function that synchronises goes through a wrapper.
+  set(CKN_TSAN_WRAPPED
+      _ZN4absl7debian35Mutex4LockEv
+      _ZN4absl7debian35Mutex10ReaderLockEv
+      _ZN4absl7debian35Mutex6UnlockEv
+      _ZN4absl7debian35Mutex12ReaderUnlockEv
+      _ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE
+      _ZN4absl7debian37CondVar4WaitEPNS0_5MutexE
+      _ZN4absl7debian315BlockingCounter4WaitEv
+      _ZN4absl7debian315BlockingCounter14DecrementCountEv
+      _ZN4absl7debian37Barrier5BlockEv
+      _ZN4absl7debian312Notification6NotifyEv
+      _ZNK4absl7debian312Notification19WaitForNotificationEv
+      _ZNK4absl7debian312Notification30WaitForNotificationWithTimeoutENS0_8DurationE)
+  add_library(ckn_tsan_absl_sync STATIC "${CMAKE_CURRENT_LIST_DIR}/tsan_absl_sync.cc")
+  target_compile_options(ckn_tsan_absl_sync PRIVATE -fsanitize=${CKN_SANITIZE})
+  target_link_libraries(ckn_options INTERFACE ckn_tsan_absl_sync)
+  foreach(symbol IN LISTS CKN_TSAN_WRAPPED)
+    target_link_options(ckn_options INTERFACE "LINKER:--wrap=${symbol}")
+  endforeach()
+endif()
 
 add_library(ckn_warnings INTERFACE)
 target_compile_options(ckn_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual

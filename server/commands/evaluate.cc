@@ -176,9 +176,8 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "Example:\n"
       "  ckn evaluate models/mnist.ckn --data mnist:DIR\n"
-      "Classes are matched by name, or by number when the data have no names (IDX without class_names.txt); each "
-      "class\n"
-      "of the data must be a class of the model.");
+      "Classes are matched by name, or by number when the data have no names (IDX without class_names.txt); each\n"
+      "class of the data must be a class of the model.");
   command->add_option("FILE", flags->file, "Model file")->required();
   command->add_option("--data", flags->data, kDataHelp)->type_name("KIND:FOLDER")->required();
   command->add_option("--split", flags->split, "Which part of the data")

@@ -192,11 +192,15 @@ absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
   if (compression > kBitFields) {
     return Bad(FileFormat::kBmp, "got compression ", compression, ", expected at most ", kBitFields);
   }
+  const std::uint64_t colours = bytes.U32(46) == 0 && depth <= 8 ? std::uint64_t{1} << depth : bytes.U32(46);
+  if (colours > 256 || !bytes.Has(std::size_t{14} + info_size, colours * 4)) {
+    return Bad(FileFormat::kBmp, "the palette of ", colours, " colours is too large or cut off");
+  }
   // Only headers from version 3 on have a mask for alpha; without one the fourth byte means nothing.
   header.straight_alpha = depth == 32 && compression == kBitFields && info_size >= 56 && bytes.U32(66) != 0;
   if (header.width > 0 && (compression == kRgb || compression == kBitFields)) {
     const std::uint64_t row = (static_cast<std::uint64_t>(header.width) * depth + 31) / 32 * 4;
-    const std::uint64_t rows = static_cast<std::uint64_t>(header.height);
+    const auto rows = static_cast<std::uint64_t>(header.height);
     const std::uint64_t offset = bytes.U32(10);
     if (offset > bytes.size() || rows > (bytes.size() - offset) / row) {
       return Bad(FileFormat::kBmp, "got ", bytes.size(), " bytes, expected ", header.height, " rows of ", row,
@@ -292,15 +296,20 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
                ", expected unsigned integers of 1, 8 or 16 bits, all alike");
   }
   constexpr std::uint32_t kSeparated = 5;
-  if (tags.Array(262).type == 0) return Bad(FileFormat::kTiff, "no photometric interpretation (tag 262)");
+  constexpr std::uint32_t kShort = 3;
+  if (tags.Array(262).type != kShort || tags.Array(262).count != 1) {
+    return Bad(FileFormat::kTiff, "no photometric interpretation (tag 262)");
+  }
   if (value(262, 0) == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
   const std::uint32_t samples = value(277, 1);
   if (samples != 1 && samples != 3 && samples != 4) {
     return Bad(FileFormat::kTiff, "got ", samples, " samples per pixel, expected 1, 3 or 4");
   }
   if (samples > 1 && value(284, 1) != 1) return Bad(FileFormat::kTiff, "separate colour planes are not supported");
-  // OpenCV 4.6 fails on tiles of 8 bits.
-  if (tags.Array(322).type != 0) return Bad(FileFormat::kTiff, "tiles are not supported, write strips");
+  // OpenCV 4.6 fails on tiles of 8 bits. One of these four entries is enough for libtiff to look for tiles.
+  for (const std::uint32_t tag : {322U, 323U, 324U, 325U}) {
+    if (tags.Array(tag).type != 0) return Bad(FileFormat::kTiff, "tiles are not supported, write strips");
+  }
   // 8 bits arrive from the decoder with the alpha multiplied in.
   constexpr std::uint32_t kUnassociatedAlpha = 2;
   header.straight_alpha = samples == 4 && bits == 16 && value(338, 0) == kUnassociatedAlpha;

@@ -100,11 +100,14 @@ absl::StatusOr<ImageU8> ImageFromProto(const v1::Image& image, const InferenceLi
 }
 
 struct InferenceCore::Call {
-  Method method;
+  Call(Method m, const CallContext& c, google::protobuf::Message* r, Done d)
+      : method(m), context(c), response(r), done(std::move(d)) {}
+
+  const Method method;
   const CallContext& context;
-  google::protobuf::Message* response;
-  Done done;
-  SteadyTime begin;
+  google::protobuf::Message* const response;
+  const Done done;
+  const SteadyTime begin = std::chrono::steady_clock::now();
   std::shared_ptr<const ServedModel> model;
   SteadyTime queued;
   std::atomic<bool> taken{false};  // by a worker
@@ -119,13 +122,7 @@ std::shared_ptr<InferenceCore::Call> InferenceCore::Begin(Method method, const C
   calls_in_flight_.fetch_add(1);
   calls_begun_.fetch_add(1);
   metrics_.in_flight().Increment();
-  return std::shared_ptr<Call>(new Call{.method = method,
-                                        .context = context,
-                                        .response = response,
-                                        .done = std::move(done),
-                                        .begin = std::chrono::steady_clock::now(),
-                                        .model = nullptr,
-                                        .queued = {}});
+  return std::make_shared<Call>(method, context, response, std::move(done));
 }
 
 void InferenceCore::End(Call& call, const absl::Status& status) {
@@ -179,7 +176,7 @@ absl::Status InferenceCore::RunImage(Call& call, const v1::Image& image,
 
     CKN_RETURN_IF_ERROR(Interruption(call.context));
     const SteadyTime compute_begin = std::chrono::steady_clock::now();
-    const absl::Status status = compute(*decoded);
+    absl::Status status = compute(*decoded);
     metrics_.ObserveStage(Stage::kCompute, SecondsSince(compute_begin));
     return status;
   });

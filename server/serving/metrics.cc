@@ -97,7 +97,7 @@ void Metrics::SetModels(const std::vector<std::string>& names) {
 }
 
 void Metrics::CountRequest(Method method, absl::StatusCode code, double seconds) {
-  std::size_t index = static_cast<std::size_t>(code);
+  auto index = static_cast<std::size_t>(code);
   if (index >= kStatusCodeCount) index = static_cast<std::size_t>(absl::StatusCode::kUnknown);
   requests_[Index(method)][index]->Increment();
   request_seconds_[Index(method)]->Observe(seconds);

@@ -106,10 +106,10 @@ void Server::Stop() {
       absl::SleepFor(options_.lame_duck);
     }
     ShutDownGrpc();
+    spdlog::info("stopped; calls taken since the start: {}", core_.calls_begun());
   }
   executor_.Drain();
   http_.reset();
-  spdlog::info("stopped; calls taken since the start: {}", core_.calls_begun());
 }
 
 void Server::ShutDownGrpc() {

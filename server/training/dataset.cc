@@ -144,6 +144,7 @@ bool HasSplit(const std::string& name, Split split) {
 
 absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data) {
   CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNames(path, data.class_names.size()));
+  data.has_class_names = true;
   return absl::OkStatus();
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -27,12 +28,7 @@ std::vector<fs::path> Files(const fs::path& folder, Split split) {
 
 }  // namespace
 
-bool HasCifar10(const fs::path& folder, Split split) {
-  for (const fs::path& path : Files(folder, split)) {
-    if (!IsFile(path)) return false;
-  }
-  return true;
-}
+bool HasCifar10(const fs::path& folder, Split split) { return std::ranges::all_of(Files(folder, split), IsFile); }
 
 absl::StatusOr<Dataset> LoadCifar10(const fs::path& folder, Split split) {
   Dataset data;

@@ -147,6 +147,21 @@ TEST(DecodeTest, FourthByteOfBmpWithoutAlphaMaskMeansNothing) {
   EXPECT_THAT(Samples(file, 1, 1, 3), ElementsAre(200, 100, 50));
 }
 
+TEST(DecodeTest, BmpPalettes) {
+  // 8 bits, three colours, one row of three pixels padded to four bytes.
+  const std::string palette = Bytes({255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0});  // B, G, R, 0
+  const std::string info = Number(40, 4) + Number(3, 4) + Number(1, 4) + Number(1, 2) + Number(8, 2) +
+                           std::string(16, '\0') + Number(3, 4) + Number(0, 4);
+  const std::string head = "BM" + Number(0, 8) + Number(66, 4) + info;
+  EXPECT_THAT(Samples(head + palette + Bytes({2, 1, 0, 0}), 1, 3, 3), ElementsAre(255, 0, 0, 0, 255, 0, 0, 0, 255));
+  EXPECT_THAT(Error(head + palette), HasSubstr("expected 1 rows of 4 bytes from byte 66 on"));
+  std::string many = head + palette + Bytes({2, 1, 0, 0});
+  many.replace(46, 4, Number(257, 4));
+  EXPECT_THAT(Error(many), HasSubstr("the palette of 257 colours is too large or cut off"));
+  many.replace(46, 4, Number(0, 4));
+  EXPECT_THAT(Error(many), HasSubstr("the palette of 256 colours is too large or cut off"));
+}
+
 TEST(DecodeTest, TransparentColoursOfPngBecomeBlack) {
   EXPECT_THAT(Samples(PngFile(2, 1, 8, 0, {Bytes({200, 100})}, PngChunk("tRNS", Bytes({0, 200}))), 1, 2, 1),
               ElementsAre(0, 100));

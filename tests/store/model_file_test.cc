@@ -11,6 +11,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -347,6 +348,25 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << corruption.name;
     EXPECT_THAT(std::string(status.message()), HasSubstr(corruption.message)) << corruption.name;
   }
+}
+
+// Damage that the checksum does not see, as an attacker would do it.
+TEST(ModelFileTest, DamagedPayloadWithAMatchingChecksumNeverCrashes) {
+  const std::string good = SerializeModelFile(FullModel());
+  std::mt19937 random(5);
+  int accepted = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string payload = good.substr(56);
+    for (unsigned k = 0; k < 1 + i % 3U; ++k) {
+      payload[random() % payload.size()] = static_cast<char>(random());
+    }
+    const std::string file = good.substr(0, 24) + Sha256Digest(payload) + payload;
+    const absl::StatusOr<Model> model = ParseModelFile(AsBytes(file), {});
+    if (!model.ok()) continue;
+    ++accepted;  // most bytes are weights, and most of their changes are finite
+    EXPECT_TRUE(FromProto(ToProto(*model), {}).ok());
+  }
+  EXPECT_GT(accepted, 0);
 }
 
 TEST(ModelFileTest, PatchLargerThanTheMapIsRejected) {

@@ -113,6 +113,40 @@ TEST(DatasetTest, Sha256CoversSizeLabelsAndPixels) {
   EXPECT_NE(DatasetSha256(other), digest);
 }
 
+TEST(DatasetTest, ClassesAreMatchedByNameInAnyOrder) {
+  Dataset data;
+  data.class_names = {"dog", "cat"};
+  const absl::StatusOr<std::vector<int>> indices = MatchClasses(data, {"cat", "cow", "dog"});
+  ASSERT_TRUE(indices.ok()) << indices.status();
+  EXPECT_THAT(*indices, ElementsAre(2, 0));
+  const absl::Status unknown = MatchClasses(data, {"cat", "cow"}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(unknown.message(), "the data's class \"dog\" is not a class of the model, expected one of: cat, cow");
+}
+
+TEST(DatasetTest, DataWithoutNamesAreMatchedByNumber) {
+  Dataset data;
+  data.class_names = {"0", "1"};
+  data.has_class_names = false;
+  const absl::StatusOr<std::vector<int>> indices = MatchClasses(data, {"cat", "cow", "dog"});
+  ASSERT_TRUE(indices.ok()) << indices.status();
+  EXPECT_THAT(*indices, ElementsAre(0, 1));
+  EXPECT_THAT(std::string(MatchClasses(data, {"cat"}).status().message()),
+              HasSubstr("got 2 classes, expected at most the 1 of the model"));
+}
+
+TEST(DatasetTest, ClassNamesCanBeReadFromAFile) {
+  const TempDir dir;
+  Dataset data;
+  data.class_names = {"0", "1"};
+  data.has_class_names = false;
+  ASSERT_TRUE(ReadClassNamesFrom(dir.Write("names", "cat\ndog\ncow\n"), data).ok());
+  EXPECT_THAT(data.class_names, ElementsAre("cat", "dog", "cow"));
+  EXPECT_TRUE(data.has_class_names);
+  EXPECT_EQ(ReadClassNamesFrom(dir.Write("few", "cat\n"), data).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadClassNamesFrom(dir.File("none"), data).code(), absl::StatusCode::kNotFound);
+}
+
 // ---- IDX
 
 struct IdxFiles {
@@ -135,6 +169,7 @@ TEST(IdxDatasetTest, ReadsBothSplits) {
   EXPECT_THAT(train.pixels, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(train.labels, ElementsAre(2, 0, 1));
   EXPECT_THAT(train.class_names, ElementsAre("0", "1", "2"));
+  EXPECT_FALSE(train.has_class_names);
   EXPECT_EQ(train.title, "mnist:" + std::filesystem::path(dir.path()).filename().string());
   const Dataset test = Load("mnist:" + dir.path() + "/", Split::kTest);
   EXPECT_THAT(test.pixels, ElementsAre(7, 8));
