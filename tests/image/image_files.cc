@@ -78,6 +78,7 @@ std::string InterlacedPng(const ImageU8& image) {
   png_write_info(png, info);
   std::vector<std::uint8_t> pixels = image.pixels;
   std::vector<png_bytep> rows;
+  rows.reserve(static_cast<std::size_t>(image.height));
   for (int y = 0; y < image.height; ++y) {
     rows.push_back(pixels.data() + static_cast<std::size_t>(y) * image.width * image.channels);
   }
@@ -147,7 +148,7 @@ std::string WebpFile(const ImageU8& image, const std::string& exif) {
   }
   std::vector<std::uint8_t> bytes;
   cv::imencode(".webp", pixels, bytes, {cv::IMWRITE_WEBP_QUALITY, 101});  // above 100: lossless
-  const std::string file(bytes.begin(), bytes.end());
+  std::string file(bytes.begin(), bytes.end());
   if (exif.empty()) return file;
   const auto chunk = [](const std::string& type, const std::string& data) {
     return type + Number(data.size(), 4) + data + std::string(data.size() % 2, '\0');

@@ -121,6 +121,7 @@ TEST(PreprocessTest, ShrinkingAveragesTheArea) {
   EXPECT_THAT(Values(image, spec), ElementsAre(100.0F / 255, 15.0F / 255));
   // A checkerboard must become its mean, not whatever sampling hits.
   std::vector<std::uint8_t> checkers;
+  checkers.reserve(36 * 36);
   for (int i = 0; i < 36 * 36; ++i) checkers.push_back((i / 36 + i % 36) % 2 == 0 ? 0 : 200);
   for (const float value : Values(Image(36, 36, 1, checkers),
                                   {.height = 9, .width = 12, .channels = 1, .resize = ResizePolicy::kStretch})) {
@@ -140,6 +141,7 @@ TEST(PreprocessTest, EnlargingInterpolates) {
 
 TEST(PreprocessTest, TheRightSizeIsLeftAloneByEveryPolicy) {
   std::vector<std::uint8_t> pixels;
+  pixels.reserve(25);
   for (int i = 0; i < 25; ++i) pixels.push_back(static_cast<std::uint8_t>(i * 10));
   const ImageU8 image = Image(5, 5, 1, pixels);
   InputSpec spec = {.height = 5, .width = 5, .channels = 1};

@@ -9,13 +9,16 @@
 
 namespace ckn::testing {
 
+// Stands still until told otherwise.
 class FakeClock final : public Clock {
  public:
+  explicit FakeClock(absl::Time now = absl::FromUnixSeconds(1'700'000'000)) : now_(now) {}
+
   [[nodiscard]] absl::Time Now() const override { return now_; }
   void Advance(absl::Duration duration) { now_ += duration; }
 
  private:
-  absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
+  absl::Time now_;
 };
 
 class FakeCall final : public CallContext {
