@@ -14,8 +14,7 @@ struct FeatureMap {
   std::vector<float> values;
 
   FeatureMap() = default;
-  FeatureMap(int h, int w, int c)
-      : height(h), width(w), channels(c), values(static_cast<std::size_t>(h) * w * c) {}
+  FeatureMap(int h, int w, int c) : height(h), width(w), channels(c), values(static_cast<std::size_t>(h) * w * c) {}
 
   [[nodiscard]] float* At(int y, int x) {
     assert(y >= 0 && y < height && x >= 0 && x < width);

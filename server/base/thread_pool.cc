@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cmath>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -25,7 +26,7 @@ int CgroupCpuLimit() {
     if (!(quota_file >> quota && period_file >> period)) return 0;
   }
   if (quota <= 0 || period <= 0) return 0;
-  return std::max(1, static_cast<int>(quota / period + 0.5));
+  return std::max(1, static_cast<int>(std::lround(quota / period)));
 }
 
 }  // namespace

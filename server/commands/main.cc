@@ -4,9 +4,11 @@
 
 #include "server/commands/commands.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int Run(int argc, char** argv) {
   int exit_code = 0;
-  CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.");
+  CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.", "ckn");
   app.set_version_flag("--version", CKN_VERSION);
   app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.require_subcommand(1);
@@ -19,11 +21,20 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "ckn: %s\n", error.what());
-    return 1;
+    return app.exit(error) == 0 ? 0 : 2;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ckn: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "ckn: unexpected failure\n");
+  }
+  return 1;
 }

@@ -10,7 +10,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ckn {
-namespace HWY_NAMESPACE {
+namespace HWY_NAMESPACE {  // NOLINT(modernize-concat-nested-namespaces): Highway's form, the inner one is a macro
 
 namespace hn = hwy::HWY_NAMESPACE;
 

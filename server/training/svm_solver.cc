@@ -25,7 +25,7 @@ constexpr Eigen::Index kSumRows = 256;
 constexpr int kRefreshAfterCgIterations = 8;
 constexpr int kMaxCgIterations = 200;
 constexpr double kCgTolerance = 1e-2;
-// Newton iterations in a row that do not halve the gap.
+// Newton iterations in a row without progress.
 constexpr int kStalledIterations = 4;
 
 // One class's problem along the path. Everything that grows with d^2 is preallocated once and reused.
@@ -50,7 +50,8 @@ class BinarySolver {
     factor_ready_ = factor_ready_ && factor_c_ > 0 && c_ <= 4 * factor_c_;
     UpdateActive();
     Gradient();
-    double previous_gap = std::numeric_limits<double>::infinity();
+    double least_gap = std::numeric_limits<double>::infinity();
+    double least_objective = least_gap;
     int stalled = 0;
     for (;;) {
       report.objective = Objective();
@@ -60,8 +61,11 @@ class BinarySolver {
         return report;
       }
       // With a large C the rounding of single precision outweighs the gradient: change to double, which costs more,
-      // and when that makes no progress either, the numbers allow no better.
-      stalled = report.gap < 0.5 * previous_gap ? 0 : stalled + 1;
+      // and when that makes no progress either, the numbers allow no better. Far from the minimum it is the objective
+      // that falls while the gap may rise; near it, the gap.
+      const bool progress_made =
+          report.gap < 0.5 * least_gap || report.objective < (1 - 0.1 * options_.relative_gap) * least_objective;
+      stalled = progress_made ? 0 : stalled + 1;
       if (stalled == kStalledIterations) {
         if (precise_) return report;
         precise_ = true;
@@ -69,10 +73,11 @@ class BinarySolver {
         UpdateMargins();
         UpdateActive();
         Gradient();
-        previous_gap = std::numeric_limits<double>::infinity();
+        least_gap = least_objective = std::numeric_limits<double>::infinity();
         continue;
       }
-      previous_gap = std::min(previous_gap, report.gap);
+      least_gap = std::min(least_gap, report.gap);
+      least_objective = std::min(least_objective, report.objective);
 
       if (!factor_ready_) Refresh();
       const int cg_iterations = SolveNewtonSystem();

@@ -109,6 +109,7 @@ TEST_F(ProgramsTest, SigtermUnderLoadLosesNoCallThatWasTaken) {
   std::vector<absl::Status> last(kThreads);
   {
     std::vector<std::thread> callers;
+    callers.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       callers.emplace_back([&, i] {
         const Client client(address_);
@@ -122,7 +123,7 @@ TEST_F(ProgramsTest, SigtermUnderLoadLosesNoCallThatWasTaken) {
     }
     const auto served = [&] {
       return ParsePrometheusText(HttpGet(http_port_, "/metrics").body)
-          .at("ckn_requests_total{code=\"OK\",method=\"Classify\"}");
+          .at(R"(ckn_requests_total{code="OK",method="Classify"})");
     };
     while (served() < 20) std::this_thread::yield();
     server_->Signal(SIGTERM);

@@ -194,7 +194,7 @@ TEST_F(ServerTest, ClientRefusesRequestsOverItsOwnLimit) {
   v1::ClassifyRequest request;
   request.add_images()->set_encoded(std::string(2000, 'x'));
   EXPECT_EQ(small.Classify(request).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"INVALID_ARGUMENT\",method=\"Classify\"}"), 0);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="INVALID_ARGUMENT",method="Classify"})"), 0);
 }
 
 TEST_F(ServerTest, DeadlineOfTheClientHolds) {
@@ -225,15 +225,15 @@ TEST_F(ServerTest, MetricsTellWhatHappened) {
   ASSERT_FALSE(client_->Classify(request).ok());
   ASSERT_TRUE(client_->ListModels().ok());
 
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 1);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"NOT_FOUND\",method=\"Classify\"}"), 1);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"ListModels\"}"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="Classify"})"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="NOT_FOUND",method="Classify"})"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="ListModels"})"), 1);
   EXPECT_EQ(Sample("ckn_request_duration_seconds_count{method=\"Classify\"}"), 2);
   EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"queue\"}"), 1);
   EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"decode\"}"), 4);
   EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}"), 3);
-  EXPECT_EQ(Sample("ckn_images_total{model=\"tiny\",outcome=\"ok\"}"), 3);
-  EXPECT_EQ(Sample("ckn_images_total{model=\"tiny\",outcome=\"invalid\"}"), 1);
+  EXPECT_EQ(Sample(R"(ckn_images_total{model="tiny",outcome="ok"})"), 3);
+  EXPECT_EQ(Sample(R"(ckn_images_total{model="tiny",outcome="invalid"})"), 1);
   EXPECT_EQ(Sample("ckn_images_total{model=\"(unknown)\",outcome=\"invalid\"}"), 4);
   EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
   EXPECT_EQ(Sample("ckn_queue_length"), 0);
@@ -301,7 +301,7 @@ TEST_F(ServerTest, StopAnswersEveryCallItHasTaken) {
   for (int i = 0; i < 100; ++i) request.add_images()->set_encoded(image);
   absl::StatusOr<v1::ClassifyResponse> response = absl::UnknownError("no answer");
   std::thread caller([&] { response = client_->Classify(request); });
-  while (Sample("ckn_in_flight_requests") == 0 && Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}") == 0) {
+  while (Sample("ckn_in_flight_requests") == 0 && Sample(R"(ckn_requests_total{code="OK",method="Classify"})") == 0) {
     std::this_thread::yield();
   }
   server_->Stop();

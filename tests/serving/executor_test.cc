@@ -92,7 +92,7 @@ TEST(ExecutorTest, GaugeFollowsTheQueue) {
 TEST(ExecutorTest, ItemsOfOneJobRunOnSeveralWorkersAtOnce) {
   constexpr int kThreads = 3;
   Executor executor({.threads = kThreads, .max_queue = 1}, nullptr);
-  absl::Barrier* const barrier = new absl::Barrier(kThreads);  // deleted by the last one through
+  auto* const barrier = new absl::Barrier(kThreads);  // deleted by the last one through
   absl::Notification done;
   // Each item waits until all three run: with fewer workers on the job this never ends.
   ASSERT_TRUE(executor

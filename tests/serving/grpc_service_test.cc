@@ -86,7 +86,7 @@ TEST_F(GrpcServiceTest, AnswersWhenAWorkerHasRun) {
 }
 
 TEST_F(GrpcServiceTest, CallCancelledByItsClientIsNotComputed) {
-  const auto cancelled = [&] { return Sample("ckn_requests_total{code=\"CANCELLED\",method=\"Classify\"}"); };
+  const auto cancelled = [&] { return Sample(R"(ckn_requests_total{code="CANCELLED",method="Classify"})"); };
   // The news of a cancellation travels on its own: a worker may be faster, but not every time.
   int calls = 0;
   while (calls < 100 && cancelled() == 0) {
@@ -110,7 +110,7 @@ TEST_F(GrpcServiceTest, CallCancelledByItsClientIsNotComputed) {
     ASSERT_TRUE(executor_.RunOne());
   }
   EXPECT_EQ(cancelled(), 1);
-  EXPECT_EQ(Sample("ckn_images_total{model=\"tiny\",outcome=\"expired\"}"), 1);
+  EXPECT_EQ(Sample(R"(ckn_images_total{model="tiny",outcome="expired"})"), 1);
   EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}"), calls - 1);
   EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
 }
@@ -127,7 +127,7 @@ TEST_F(GrpcServiceTest, CallPastItsDeadlineIsNotComputed) {
   while (executor_.RunOne()) {
   }
   EXPECT_EQ(Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}"), 0);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 0);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="Classify"})"), 0);
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {
   EXPECT_EQ(response.model(), "tiny");
   ASSERT_EQ(response.results_size(), 2);
   for (int i = 0; i < 2; ++i) {
-    const auto features = pipeline->Encode(TinyImage(model_, static_cast<std::uint64_t>(5 + i)));
+    const auto features = pipeline->Encode(TinyImage(model_, 5 + static_cast<std::uint64_t>(i)));
     ASSERT_TRUE(features.ok()) << features.status();
     EXPECT_THAT(response.results(i).values(), ::testing::ElementsAreArray(*features));
   }
@@ -369,8 +369,8 @@ TEST_F(InferenceCoreTest, FullQueueIsResourceExhausted) {
   while (executor_.RunOne()) {
   }
   EXPECT_EQ(ended, 2);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"RESOURCE_EXHAUSTED\",method=\"Classify\"}"), 1);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 2);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="RESOURCE_EXHAUSTED",method="Classify"})"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="Classify"})"), 2);
 }
 
 TEST_F(InferenceCoreTest, DrainingIsUnavailable) {
@@ -411,7 +411,7 @@ TEST_F(InferenceCoreTest, CancellationIsSeenBeforeDecodeAndAgainBeforeCompute) {
   EXPECT_EQ(StageCount("decode"), 1);
   EXPECT_EQ(StageCount("compute"), 0);
   EXPECT_EQ(ImageCount("tiny", "expired"), 1);
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"CANCELLED\",method=\"Classify\"}"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="CANCELLED",method="Classify"})"), 1);
 }
 
 TEST_F(InferenceCoreTest, ExpiryHalfwayFailsTheWholeCall) {
@@ -479,7 +479,7 @@ TEST_F(InferenceCoreTest, ListsModelsSortedByName) {
   ASSERT_EQ(response.models_size(), 2);
   EXPECT_EQ(response.models(0).name(), "alpha");
   EXPECT_EQ(response.models(1).name(), "zeta");
-  EXPECT_EQ(Sample("ckn_requests_total{code=\"OK\",method=\"ListModels\"}"), 1);
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="ListModels"})"), 1);
 }
 
 TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
@@ -496,7 +496,7 @@ TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
   for (int i = 0; i < kCalls; ++i) {
     const auto slot = static_cast<std::size_t>(i);
     for (int k = 0; k < kImages; ++k) {
-      *requests[slot].add_images() = Encoded(TinyImage(model_, static_cast<std::uint64_t>(i * kImages + k)));
+      *requests[slot].add_images() = Encoded(TinyImage(model_, slot * kImages + static_cast<std::size_t>(k)));
     }
     many.Encode(call_, requests[slot], &responses[slot], [&results, &ended, slot](const absl::Status& status) {
       results[slot] = status;
@@ -508,7 +508,7 @@ TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
     const auto slot = static_cast<std::size_t>(i);
     ASSERT_TRUE(results[slot].ok()) << results[slot];
     for (int k = 0; k < kImages; ++k) {
-      const auto features = pipeline->Encode(TinyImage(model_, static_cast<std::uint64_t>(i * kImages + k)));
+      const auto features = pipeline->Encode(TinyImage(model_, slot * kImages + static_cast<std::size_t>(k)));
       ASSERT_THAT(responses[slot].results(k).values(), ::testing::ElementsAreArray(*features));
     }
   }

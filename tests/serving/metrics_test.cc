@@ -52,20 +52,20 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   metrics.CountImages("mnist", ImageOutcome::kInvalid, 2);
 
   auto samples = ParsePrometheusText(metrics.Text());
-  EXPECT_EQ(samples.at("ckn_requests_total{code=\"OK\",method=\"Classify\"}"), 2);
-  EXPECT_EQ(samples.at("ckn_requests_total{code=\"NOT_FOUND\",method=\"Encode\"}"), 1);
+  EXPECT_EQ(samples.at(R"(ckn_requests_total{code="OK",method="Classify"})"), 2);
+  EXPECT_EQ(samples.at(R"(ckn_requests_total{code="NOT_FOUND",method="Encode"})"), 1);
   EXPECT_EQ(samples.at("ckn_request_duration_seconds_count{method=\"Classify\"}"), 2);
   EXPECT_DOUBLE_EQ(samples.at("ckn_request_duration_seconds_sum{method=\"Classify\"}"), 0.3004);
   EXPECT_EQ(samples.at("ckn_stage_duration_seconds_count{stage=\"compute\"}"), 1);
-  EXPECT_EQ(samples.at("ckn_images_total{model=\"mnist\",outcome=\"ok\"}"), 5);
-  EXPECT_EQ(samples.at("ckn_images_total{model=\"mnist\",outcome=\"invalid\"}"), 2);
+  EXPECT_EQ(samples.at(R"(ckn_images_total{model="mnist",outcome="ok"})"), 5);
+  EXPECT_EQ(samples.at(R"(ckn_images_total{model="mnist",outcome="invalid"})"), 2);
 }
 
 TEST(MetricsTest, HistogramsResolveTenthsOfMilliseconds) {
   Metrics metrics("1");
   const auto below = [&](const char* bound) {
     return ParsePrometheusText(metrics.Text())
-        .at(absl::StrCat("ckn_request_duration_seconds_bucket{method=\"Classify\",le=\"", bound, "\"}"));
+        .at(absl::StrCat(R"(ckn_request_duration_seconds_bucket{method="Classify",le=")", bound, "\"}"));
   };
   metrics.CountRequest(Method::kClassify, absl::StatusCode::kOk, 0.00012);
   EXPECT_EQ(below("0.0001"), 0);
@@ -94,7 +94,7 @@ TEST(MetricsTest, ReplacedModelsKeepTheirCounts) {
   metrics.SetModels({"a"});
   metrics.CountImages("a", ImageOutcome::kOk, 1);
   auto samples = ParsePrometheusText(metrics.Text());
-  EXPECT_EQ(samples.at("ckn_images_total{model=\"a\",outcome=\"ok\"}"), 4);
+  EXPECT_EQ(samples.at(R"(ckn_images_total{model="a",outcome="ok"})"), 4);
   EXPECT_EQ(samples.at("ckn_images_total{model=\"(unknown)\",outcome=\"ok\"}"), 10);
   EXPECT_EQ(samples.at("ckn_models_loaded"), 1);
 }

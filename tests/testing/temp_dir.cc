@@ -24,7 +24,7 @@ TempDir::~TempDir() {
 std::string TempDir::File(std::string_view name) const { return (std::filesystem::path(path_) / name).string(); }
 
 std::string TempDir::Write(std::string_view name, std::string_view bytes) const {
-  const std::string path = File(name);
+  std::string path = File(name);
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();

@@ -136,6 +136,14 @@ TEST(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
   }
 }
 
+TEST(SvmSolverTest, ReachesTheStatedGapWhenClassesOverlap) {
+  // Far from the minimum the gap rises from step to step while the objective falls.
+  const Problem problem = Clouds(3000, 60, 4, 3.0F, 8);
+  for (const SvmPathPoint& point : Solve(problem, {0x1p-10, 1, 0x1p8, 0x1p15}, 2, nullptr, 1e-5)) {
+    for (const SvmReport& report : point.reports) EXPECT_LE(report.gap, 1.01e-5 * report.objective) << point.c;
+  }
+}
+
 TEST(SvmSolverTest, TheStartChangesTheWorkNotTheResult) {
   const Problem problem = Clouds(500, 30, 3, 1.0F, 5);
   const std::vector<SvmPathPoint> cold = Solve(problem, {8});
