@@ -1,4 +1,6 @@
 // ckn train: from a data set to a model file.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -6,10 +8,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/atomic_file.h"
+#include "server/base/signal_mask.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/ckn/layer.h"
@@ -24,13 +28,19 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-// The first Ctrl-C asks the training to stop at the next safe point, the second one ends the program at once.
+// The first Ctrl-C asks the training to stop at the next safe point, the second one ends the program at once. Call it
+// before starting threads.
 void StopOnSignals() {
   struct sigaction action = {};
   action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  BlockStopSignals();
+  std::thread([] {
+    UnblockStopSignals();
+    for (;;) pause();
+  }).detach();
 }
 
 struct TrainArguments {

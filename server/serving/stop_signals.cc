@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "server/base/signal_mask.h"
 #include "spdlog/spdlog.h"
 
 namespace ckn {
@@ -41,7 +42,11 @@ StopSignals::StopSignals() {
     std::perror("pipe2");  // no file descriptors left at the very start of the program
     std::abort();
   }
-  thread_ = std::thread([this] { Listen(); });
+  BlockStopSignals();
+  thread_ = std::thread([this] {
+    UnblockStopSignals();
+    Listen();
+  });
   struct sigaction action {};
   action.sa_handler = &OnStopSignal;
   action.sa_flags = SA_RESTART;
@@ -53,6 +58,7 @@ StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous_actions[i], nullptr);
   Write(0);
   thread_.join();
+  UnblockStopSignals();
   for (int& end : pipe_ends) {
     close(end);
     end = -1;

@@ -12,6 +12,7 @@ namespace ckn {
 //
 // The handler only writes a byte to a pipe. Blocking the signals for sigwait() would be simpler but does not work here:
 // libraries start threads before main() (OpenBLAS, which OpenCV brings in), and a signal would go to one of those.
+// Threads started while this object lives have the signals blocked (see base/signal_mask.h).
 class StopSignals {
  public:
   StopSignals();
