@@ -75,8 +75,9 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const HostPort
   auto daemon = std::make_unique<Daemon>(std::move(handlers));
   const int port = socket->port();
   const int fd = socket->Release();
-  constexpr unsigned kMaxConnections = 64;
-  constexpr unsigned kIdleSeconds = 30;
+  // Requests are one line and answers are made at once, so connections that wait are probes that died or worse.
+  constexpr unsigned kMaxConnections = 256;
+  constexpr unsigned kIdleSeconds = 5;
   daemon->daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD, 0, nullptr, nullptr, &Answer, &daemon->handlers,
                                     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,
                                     MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds, MHD_OPTION_END);

@@ -4,14 +4,18 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/base/status.h"
+#include "server/store/model_file.h"
 
 namespace ckn {
 namespace {
@@ -66,6 +70,11 @@ absl::StatusOr<v1::Recipe> ParseRecipe(const std::string& text) {
   return recipe;
 }
 
+// A recipe is a page of text. Sizes stay within what the reader of model files accepts (ModelLimits).
+constexpr std::uintmax_t kMaxRecipeBytes = std::uintmax_t{1} << 20;
+constexpr int kMaxSide = ModelLimits{}.max_image_side;
+constexpr int kMaxFilters = ModelLimits{}.max_filters;
+
 absl::Status WrongValue(int layer, const char* field, double got, const char* expected) {
   return absl::InvalidArgumentError(absl::StrFormat("layer %d: %s: got %g, expected %s", layer, field, got, expected));
 }
@@ -90,10 +99,19 @@ absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name) {
 }
 
 absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
+  }
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size > kMaxRecipeBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": got ", size, " bytes, expected at most ", kMaxRecipeBytes));
+  }
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  std::string text(size, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  }
   absl::StatusOr<v1::Recipe> recipe = ParseRecipe(text);
   if (!recipe.ok()) return Annotate(recipe.status(), path);
   return recipe;
@@ -108,9 +126,13 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
   plan.input.channels = input.channels() > 0 ? input.channels() : channels;
   plan.input.resize = input.resize() == v1::RESIZE_POLICY_STRETCH ? ResizePolicy::kStretch : ResizePolicy::kReject;
   plan.input.map = input.map() == v1::INPUT_MAP_GRADIENT ? InputMap::kGradient : InputMap::kPixels;
-  if (input.height() < 0 || input.width() < 0) {
+  if (input.height() < 0 || input.width() < 0 || input.height() > kMaxSide || input.width() > kMaxSide) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("input: got %dx%d, expected positive sizes", input.height(), input.width()));
+        absl::StrFormat("input: got %dx%d, expected sizes of 1 to %d", input.height(), input.width(), kMaxSide));
+  }
+  if (!v1::ResizePolicy_IsValid(input.resize()) || !v1::InputMap_IsValid(input.map())) {
+    return absl::InvalidArgumentError(absl::StrFormat("input: got resize %d and map %d, expected known values",
+                                                      static_cast<int>(input.resize()), static_cast<int>(input.map())));
   }
   if (plan.input.channels != 1 && plan.input.channels != 3) {
     return absl::InvalidArgumentError(
@@ -130,6 +152,8 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     const MapShape& below = plan.shapes.back();
     const bool orientations = k == 0 && plan.input.map == InputMap::kGradient;
     if (from.patch_size() < 1) return WrongValue(k + 1, "patch_size", from.patch_size(), "at least 1");
+    if (from.filters() > kMaxFilters) return WrongValue(k + 1, "filters", from.filters(), "at most 65536");
+    if (from.subsampling() > kMaxSide) return WrongValue(k + 1, "subsampling", from.subsampling(), "at most 16384");
     if (from.filters() < 1) return WrongValue(k + 1, "filters", from.filters(), "at least 1");
     if (orientations && from.patch_size() != 1) {
       return WrongValue(k + 1, "patch_size", from.patch_size(), "1, the first layer of a gradient map");
@@ -139,10 +163,11 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
           absl::StrFormat("layer %d: got subsampling %d and output_size %d, expected exactly one of them, positive",
                           k + 1, from.subsampling(), from.output_size()));
     }
-    if (from.pooling_support() < 0) {
-      return WrongValue(k + 1, "pooling_support", from.pooling_support(), "0 (the default) or more");
+    if (from.pooling_support() < 0 || from.pooling_support() > kMaxSide) {
+      return WrongValue(k + 1, "pooling_support", from.pooling_support(), "0 (the default) to 16384");
     }
-    if (!(from.sigma() >= 0)) return WrongValue(k + 1, "sigma", from.sigma(), "0 (by quantile) or more");
+    if (!(from.sigma() >= 0 && std::isfinite(from.sigma())))
+      return WrongValue(k + 1, "sigma", from.sigma(), "0 (by quantile) or more");
     if (!(from.sigma_quantile() >= 0 && from.sigma_quantile() < 1)) {
       return WrongValue(k + 1, "sigma_quantile", from.sigma_quantile(), "0 (the default) or between 0 and 1");
     }
@@ -170,7 +195,9 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     layer.layer.in_channels = below.channels;
     layer.layer.subsampling =
         from.subsampling() > 0 ? from.subsampling() : (longest + from.output_size() - 1) / from.output_size();
-    layer.layer.pooling_radius = std::max(1, from.pooling_support()) * layer.layer.subsampling;
+    // Taps beyond the map would all be outside.
+    layer.layer.pooling_radius = static_cast<int>(
+        std::min<std::int64_t>(std::int64_t{std::max(1, from.pooling_support())} * layer.layer.subsampling, kMaxSide));
     layer.layer.learned = !orientations;
     layer.layer.subtract_patch_mean =
         k == 0 && !orientations &&

@@ -129,6 +129,13 @@ TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
               HasSubstr("patch_size: got 3, expected 1"));
   EXPECT_THAT(Refusal("input { height: 32 width: 32 } layers { patch_size: 3 filters: 2 subsampling: 2 }"),
               HasSubstr("the recipe takes 32x32 images, the data have 28x28"));
+  EXPECT_THAT(Refusal("input { height: 100000 width: 100000 } layers { patch_size: 3 filters: 2 subsampling: 2 }"),
+              HasSubstr("input: got 100000x100000"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 8 subsampling: 2147483647 }"),
+              HasSubstr("layer 1: subsampling"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 8 subsampling: 2 sigma: inf }"), HasSubstr("sigma: got inf"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 8 subsampling: 2 pooling_support: 1000000 }"),
+              HasSubstr("pooling_support: got 1e+06"));
   EXPECT_THAT(Refusal("input { channels: 2 } layers { patch_size: 3 filters: 2 subsampling: 2 }"),
               HasSubstr("channels: got 2"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 } layers { patch_size: 2 filters: 2 "
