@@ -9,8 +9,10 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
+// Highway's form: the inner name is a macro.
+// NOLINTNEXTLINE(modernize-concat-nested-namespaces)
 namespace ckn {
-namespace HWY_NAMESPACE {  // NOLINT(modernize-concat-nested-namespaces): Highway's form, the inner one is a macro
+namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
