@@ -61,6 +61,9 @@ AtomicFile::~AtomicFile() {
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   const std::filesystem::path target = FollowLinks(path);
+  if (!target.has_filename()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", path, "\": not the name of a file to write"));
+  }
   struct stat old = {};
   const bool exists = stat(target.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {

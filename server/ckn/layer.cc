@@ -42,22 +42,25 @@ absl::Status ValidateLayer(const Layer& layer) {
     return absl::InvalidArgumentError(
         absl::StrFormat("eta: got [%d], expected [%d]", layer.eta.size(), layer.filters.rows()));
   }
-  if (!(std::isfinite(layer.sigma) && layer.sigma > 0)) {
-    return absl::InvalidArgumentError(absl::StrFormat("sigma: got %g, expected a finite number > 0", layer.sigma));
-  }
-  if (!(std::isfinite(layer.epsilon) && layer.epsilon > 0)) {
-    return absl::InvalidArgumentError(absl::StrFormat("epsilon: got %g, expected a finite number > 0", layer.epsilon));
+  const auto between = [](const char* field, float value, float min) {
+    if (value >= min && value <= kMaxParameter) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: got %g, expected %g to %g", field, value, min, kMaxParameter));
+  };
+  for (const absl::Status& status :
+       {between("sigma", layer.sigma, kMinSigma), between("epsilon", layer.epsilon, 1 / kMaxParameter)}) {
+    if (!status.ok()) return status;
   }
   for (Eigen::Index row = 0; row < layer.filters.rows(); ++row) {
     for (Eigen::Index col = 0; col < layer.filters.cols(); ++col) {
-      if (!std::isfinite(layer.filters(row, col))) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("filters[%d][%d]: got %g, expected a finite number", row, col, layer.filters(row, col)));
+      if (!(std::abs(layer.filters(row, col)) <= kMaxParameter)) {
+        return absl::InvalidArgumentError(absl::StrFormat("filters[%d][%d]: got %g, expected at most %g in magnitude",
+                                                          row, col, layer.filters(row, col), kMaxParameter));
       }
     }
-    if (!(std::isfinite(layer.eta[row]) && layer.eta[row] >= 0)) {
+    if (!(layer.eta[row] >= 0 && layer.eta[row] <= kMaxParameter)) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("eta[%d]: got %g, expected a finite number >= 0", row, layer.eta[row]));
+          absl::StrFormat("eta[%d]: got %g, expected 0 to %g", row, layer.eta[row], kMaxParameter));
     }
   }
   return absl::OkStatus();

@@ -45,8 +45,15 @@ constexpr int PoolingCentre(int index, int subsampling) { return (subsampling - 
 // a patch larger than the map.
 absl::StatusOr<MapShape> OutputShape(const Layer& layer, const MapShape& in);
 
-// Fails unless sizes agree with each other and all numbers are finite and in range; names the field, what it found
-// and what it expected.
+// Numbers of a model are within this magnitude, scales also above its inverse. No trained one comes near; single
+// precision keeps products of such numbers finite.
+inline constexpr float kMaxParameter = 1e9F;
+// Patches have norm 1, and exp(-d^2 / sigma^2) is computed from terms of size 1 / sigma^2: below this sigma their
+// rounding would be all that is left.
+inline constexpr float kMinSigma = 1e-3F;
+
+// Fails unless sizes agree with each other and all numbers are in range; names the field, what it found and what it
+// expected.
 absl::Status ValidateLayer(const Layer& layer);
 
 // Table 3's "# param": entries of W over the learned layers.

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "server/image/preprocess.h"
 #include "server/training/dataset.h"
 
 // What several subcommands share.
@@ -12,11 +16,24 @@ namespace ckn {
 // Prints "ckn COMMAND: reason" on stderr unless the status is OK; the exit code of the program.
 int ExitCode(const char* command, const absl::Status& status);
 
-// Help of --data, the same everywhere.
-inline constexpr char kDataHelp[] = "Data set: KIND is mnist (any IDX set), cifar10, stl10 or images";
+// --data KIND:FOLDER; a name that is not of this form is wrong use.
+CLI::Option* AddDataOption(CLI::App& command, std::string& name);
+// --split train|test.
+void AddSplitOption(CLI::App& command, std::string& split);
+// --threads N; 0, the default, stands for AvailableCpus().
+void AddThreadsOption(CLI::App& command, int& threads);
 
-// "train" or "test", as checked by CLI::IsMember.
+// Accepts whole numbers from `min` on.
+CLI::Validator AtLeast(std::int64_t min);
+
+// "train" or "test", as checked by AddSplitOption.
 inline Split ParseSplit(const std::string& name) { return name == "train" ? Split::kTrain : Split::kTest; }
+
+// For LoadDataset: the input's size when the model stretches images to it.
+std::optional<ImageSize> StretchSize(const InputSpec& input);
+
+// INVALID_ARGUMENT when `out` is one of the files that are read.
+absl::Status CheckOutput(const std::string& out, const std::vector<std::string>& inputs);
 
 // 1234567 -> "1,234,567".
 std::string Thousands(std::uint64_t number);

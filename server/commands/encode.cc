@@ -1,9 +1,7 @@
 // ckn encode: the feature vectors of a data set or of image files, as a NumPy file.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/npy.h"
+#include "server/base/regular_file.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
@@ -29,13 +28,12 @@ struct EncodeFlags {
   int threads = 0;
 };
 
+// Messages do not name the path.
 absl::StatusOr<ImageU8> ReadImage(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot open"));
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  absl::StatusOr<ImageU8> image = Decode(std::as_bytes(std::span(bytes)), DecodeLimits());
-  CKN_RETURN_IF_ERROR(Annotate(image.status(), path));
-  return image;
+  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+  std::vector<std::byte> bytes(file.size());
+  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(bytes));
+  return Decode(std::span(bytes).first(got), DecodeLimits());
 }
 
 // Writes row after row in blocks, so that memory does not grow with the number of images.
@@ -51,12 +49,11 @@ absl::Status EncodeAll(const Pipeline& pipeline, std::size_t count,
     pool.ParallelFor(block, [&](std::size_t i, int) {
       const auto encode = [&]() -> absl::Status {
         CKN_ASSIGN_OR_RETURN(const ImageU8 image, image_at(first + i));
-        absl::StatusOr<std::vector<float>> row = pipeline.Encode(image);
-        CKN_RETURN_IF_ERROR(Annotate(row.status(), name_of(first + i)));
-        std::copy(row->begin(), row->end(), rows.begin() + static_cast<std::ptrdiff_t>(i * features));
+        CKN_ASSIGN_OR_RETURN(const std::vector<float> row, pipeline.Encode(image));
+        std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(i * features));
         return absl::OkStatus();
       };
-      errors[i] = encode();
+      errors[i] = Annotate(encode(), name_of(first + i));
     });
     for (std::size_t i = 0; i < block; ++i) CKN_RETURN_IF_ERROR(errors[i]);
     CKN_RETURN_IF_ERROR(writer.Append(std::span(rows).first(block * features)));
@@ -65,11 +62,14 @@ absl::Status EncodeAll(const Pipeline& pipeline, std::size_t count,
 }
 
 absl::Status RunEncode(const EncodeFlags& flags) {
+  std::vector<std::string> inputs = flags.images;
+  inputs.push_back(flags.file);
+  CKN_RETURN_IF_ERROR(CheckOutput(flags.out, inputs));
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
   std::optional<Dataset> data;
   if (!flags.data.empty()) {
-    CKN_ASSIGN_OR_RETURN(data, LoadDataset(flags.data, ParseSplit(flags.split)));
+    CKN_ASSIGN_OR_RETURN(data, LoadDataset(flags.data, ParseSplit(flags.split), StretchSize(loaded.model.input)));
   }
   const std::size_t count = data ? data->size() : flags.images.size();
   const auto image_at = [&](std::size_t i) -> absl::StatusOr<ImageU8> {
@@ -100,17 +100,12 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
       "sees it. Rows are in the order of the data set or of the command line.");
   command->add_option("FILE", flags->file, "Model file")->required();
   CLI::Option_group* const source = command->add_option_group("Source", "exactly one of");
-  source->add_option("--data", flags->data, kDataHelp)->type_name("KIND:FOLDER");
+  AddDataOption(*source, flags->data);
   source->add_option("--images", flags->images, "Image files: PNG, JPEG, WebP, BMP, TIFF or PNM")->type_name("PATH");
   source->require_option(1);
   command->add_option("--out", flags->out, "File to write")->type_name("NPY")->required();
-  command->add_option("--split", flags->split, "Which part of the data set")
-      ->check(CLI::IsMember({"test", "train"}))
-      ->capture_default_str();
-  command->add_option("--threads", flags->threads, "Threads; 0: as many as the process may use")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->type_name("N");
+  AddSplitOption(*command, flags->split);
+  AddThreadsOption(*command, flags->threads);
   command->callback([flags, &exit_code] { exit_code = ExitCode("encode", RunEncode(*flags)); });
 }
 

@@ -127,9 +127,11 @@ void PrintText(const Evaluation& result) {
 }
 
 absl::Status RunEvaluate(const EvaluateFlags& flags) {
+  CKN_RETURN_IF_ERROR(CheckOutput(flags.predictions, {flags.file}));
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
-  CKN_ASSIGN_OR_RETURN(const Dataset data, LoadDataset(flags.data, ParseSplit(flags.split)));
+  CKN_ASSIGN_OR_RETURN(const Dataset data,
+                       LoadDataset(flags.data, ParseSplit(flags.split), StretchSize(loaded.model.input)));
   absl::StatusOr<std::vector<int>> classes = MatchClasses(data, loaded.model.class_names);
   CKN_RETURN_IF_ERROR(Annotate(classes.status(), flags.data));
 
@@ -179,15 +181,10 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
       "Classes are matched by name, or by number when the data have no names (IDX without class_names.txt); each\n"
       "class of the data must be a class of the model.");
   command->add_option("FILE", flags->file, "Model file")->required();
-  command->add_option("--data", flags->data, kDataHelp)->type_name("KIND:FOLDER")->required();
-  command->add_option("--split", flags->split, "Which part of the data")
-      ->check(CLI::IsMember({"test", "train"}))
-      ->capture_default_str();
-  command->add_option("--limit", flags->limit, "Only the first N images")->check(CLI::PositiveNumber)->type_name("N");
-  command->add_option("--threads", flags->threads, "Threads; 0: as many as the process may use")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->type_name("N");
+  AddDataOption(*command, flags->data)->required();
+  AddSplitOption(*command, flags->split);
+  command->add_option("--limit", flags->limit, "Only the first N images")->check(AtLeast(1))->type_name("N");
+  AddThreadsOption(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print JSON instead of tables");
   command
       ->add_option("--predictions", flags->predictions,

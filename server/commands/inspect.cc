@@ -319,6 +319,7 @@ absl::Status WriteFilters(const Model& model, const InspectFlags& flags) {
 
 absl::Status RunInspect(const InspectFlags& flags) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
+  CKN_RETURN_IF_ERROR(CheckOutput(flags.filters, {flags.file}));
   if (!flags.filters.empty()) CKN_RETURN_IF_ERROR(WriteFilters(loaded.model, flags));
   const Facts facts(loaded);
   if (flags.json) {
@@ -349,7 +350,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("--layer", flags->layer,
                    "Layer to draw, 1 is the one next to the image; default: the first learned one")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeast(1))
       ->type_name("K")
       ->needs(filters);
   command->callback([flags, &exit_code] { exit_code = ExitCode("inspect", RunInspect(*flags)); });

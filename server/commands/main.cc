@@ -2,11 +2,14 @@
 #include <cstdio>
 #include <exception>
 
+#include "google/protobuf/stubs/logging.h"
 #include "server/commands/commands.h"
 
 namespace {
 
 int Run(int argc, char** argv) {
+  // What is wrong with a message is in our own errors.
+  google::protobuf::SetLogHandler(nullptr);
   int exit_code = 0;
   CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.", "ckn");
   app.set_version_flag("--version", CKN_VERSION);
@@ -21,7 +24,12 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    exit_code = app.exit(error) == 0 ? 0 : 2;
+  }
+  // A full disk or a closed pipe is a failure.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "ckn: cannot write to standard output\n");
+    return 1;
   }
   return exit_code;
 }

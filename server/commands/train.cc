@@ -7,17 +7,20 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/atomic_file.h"
+#include "server/base/quote.h"
 #include "server/base/signal_mask.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/ckn/layer.h"
 #include "server/commands/commands.h"
+#include "server/commands/common.h"
 #include "server/store/model_file.h"
 #include "server/training/dataset.h"
 #include "server/training/recipe.h"
@@ -87,15 +90,20 @@ absl::Status RunTrain(const TrainArguments& args) {
   CKN_RETURN_IF_ERROR(AtomicFile::Create(args.out).status());
 
   CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
-  if (recipe.name().empty()) recipe.set_name(std::filesystem::path(args.recipe).stem().string());
+  if (recipe.name().empty()) recipe.set_name(Printable(std::filesystem::path(args.recipe).stem().native()));
 
-  CKN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(args.data, Split::kTrain));
+  const v1::InputSpec& input = recipe.input();
+  std::optional<ImageSize> stretch;
+  if (input.resize() == v1::RESIZE_POLICY_STRETCH && input.height() > 0 && input.width() > 0) {
+    stretch = ImageSize{input.height(), input.width()};
+  }
+  CKN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(args.data, Split::kTrain, stretch));
   if (!args.class_names.empty()) CKN_RETURN_IF_ERROR(ReadClassNamesFrom(args.class_names, train));
   progress.report(absl::StrCat(train.title, ": ", train.size(), " training images ", train.height, "x", train.width,
                                "x", train.channels, ", ", train.class_names.size(), " classes"));
   std::unique_ptr<Dataset> test;
   if (!args.skip_test && HasSplit(args.data, Split::kTest)) {
-    CKN_ASSIGN_OR_RETURN(Dataset loaded, LoadDataset(args.data, Split::kTest));
+    CKN_ASSIGN_OR_RETURN(Dataset loaded, LoadDataset(args.data, Split::kTest, stretch));
     if (!args.class_names.empty()) CKN_RETURN_IF_ERROR(ReadClassNamesFrom(args.class_names, loaded));
     test = std::make_unique<Dataset>(std::move(loaded));
   }
@@ -113,7 +121,7 @@ absl::Status RunTrain(const TrainArguments& args) {
   }
   if (!model.ok()) return model.status();
   model->provenance.set_program_version(CKN_VERSION);
-  model->provenance.set_command(CommandLine(args, train.title));
+  model->provenance.set_command(Printable(CommandLine(args, train.title)));
   CKN_RETURN_IF_ERROR(WriteModelFile(*model, args.out));
   std::error_code ignored;
   std::filesystem::remove(options.checkpoint_path, ignored);
@@ -151,24 +159,19 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   network->require_option(1);
 
-  command->add_option("--data", args->data, "Data set: KIND is mnist (any IDX set), cifar10, stl10 or images")
-      ->type_name("KIND:FOLDER")
-      ->required();
+  AddDataOption(*command, args->data)->required();
   command->add_option("--out", args->out, "Model file to write")->type_name("FILE")->required();
   command->add_option("--name", options.model_name, "Name of the model in the server; default: the architecture's")
       ->type_name("NAME");
   command->add_option("--class-names", args->class_names, "Text file with one class name a line, for labels 0, 1, ...")
       ->type_name("FILE");
   command->add_option("--train-size", options.train_size, "Use N training images, an equal number a class; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(AtLeast(0))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--skip-test", args->skip_test, "Do not measure the error on the data's test split");
   command->add_option("--seed", options.seed, "Seed of all random choices")->capture_default_str()->type_name("S");
-  command->add_option("--threads", args->threads, "Threads; 0: as many as the process may use")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->type_name("N");
+  AddThreadsOption(*command, args->threads);
   command->add_flag("--resume", options.resume, "Continue from FILE.checkpoint if it is there");
 
   CLI::Option_group* learning = command->add_option_group("Learning of the filters (problem (4) of the paper)");
@@ -189,7 +192,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->add_option("--validation-size", options.held_out,
                    "Choose C on the last N images of the classes' shares; 0: by cross-validation; default: 10000 from "
                    "20000 training images on, else 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(AtLeast(0))
       ->type_name("N");
   classifier->add_option("--folds", options.folds, "Folds of the cross-validation")
       ->check(CLI::Range(2, 100))
@@ -209,10 +212,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       throw CLI::ValidationError("--c-min", absl::StrCat("got ", args->options.c_log2_min,
                                                          ", expected at most --c-max, ", args->options.c_log2_max));
     }
-    const absl::Status status = RunTrain(*args);
-    if (status.ok()) return;
-    std::fprintf(stderr, "ckn train: %s\n", std::string(status.message()).c_str());
-    exit_code = 1;
+    exit_code = ExitCode("train", RunTrain(*args));
   });
 }
 

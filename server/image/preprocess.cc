@@ -31,28 +31,6 @@ absl::Status ValidateImage(const ImageU8& image) {
   return absl::OkStatus();
 }
 
-// Shrinking averages over the area of each new pixel, since mere sampling would alias.
-absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width) {
-  ConfigureOpenCv();
-  ImageU8 out;
-  out.height = height;
-  out.width = width;
-  out.channels = image.channels;
-  out.pixels.resize(static_cast<std::size_t>(height) * width * image.channels);
-  const int type = CV_8UC(image.channels);
-  // OpenCV's header takes a mutable pointer; the source is only read.
-  auto* const source_data = const_cast<std::uint8_t*>(image.pixels.data());  // NOLINT
-  const cv::Mat source(image.height, image.width, type, source_data);
-  cv::Mat target(height, width, type, out.pixels.data());
-  const bool shrinks = height <= image.height && width <= image.width;
-  try {
-    cv::resize(source, target, target.size(), 0, 0, shrinks ? cv::INTER_AREA : cv::INTER_LINEAR);
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("cannot resize the image: ", error.what()));
-  }
-  return out;
-}
-
 // (d/dx, d/dy) of a one-channel map: central differences, one-sided at the borders, 0 across a side of one pixel.
 FeatureMap Gradient(const FeatureMap& gray) {
   FeatureMap out(gray.height, gray.width, 2);
@@ -72,6 +50,29 @@ FeatureMap Gradient(const FeatureMap& gray) {
 }
 
 }  // namespace
+
+absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width) {
+  CKN_RETURN_IF_ERROR(ValidateImage(image));
+  ConfigureOpenCv();
+  ImageU8 out;
+  out.height = height;
+  out.width = width;
+  out.channels = image.channels;
+  out.pixels.resize(static_cast<std::size_t>(height) * width * image.channels);
+  const int type = CV_8UC(image.channels);
+  // OpenCV's header takes a mutable pointer; the source is only read.
+  auto* const source_data = const_cast<std::uint8_t*>(image.pixels.data());  // NOLINT
+  const cv::Mat source(image.height, image.width, type, source_data);
+  cv::Mat target(height, width, type, out.pixels.data());
+  // Mere sampling would alias.
+  const bool shrinks = height <= image.height && width <= image.width;
+  try {
+    cv::resize(source, target, target.size(), 0, 0, shrinks ? cv::INTER_AREA : cv::INTER_LINEAR);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("cannot resize the image: ", error.what()));
+  }
+  return out;
+}
 
 absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec) {
   CKN_RETURN_IF_ERROR(ValidateImage(image));

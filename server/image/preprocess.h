@@ -21,6 +21,9 @@ struct InputSpec {
   [[nodiscard]] int MapChannels() const { return map == InputMap::kGradient ? 2 : channels; }
 };
 
+// Stretches to the given size, averaging over areas when it shrinks. INVALID_ARGUMENT for an image that is not one.
+absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width);
+
 // Colour conversion, size check or resize, then the input map. The one path from pixels to xi_0: training, evaluation
 // and serving all call it. INVALID_ARGUMENT when the size is not the model's and the policy is kReject.
 absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec);

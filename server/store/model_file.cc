@@ -1,15 +1,11 @@
 #include "server/store/model_file.h"
 
-#include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -21,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "server/base/atomic_file.h"
 #include "server/base/endian.h"
+#include "server/base/regular_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
 #include "server/base/utf8.h"
@@ -121,9 +118,11 @@ absl::Status CheckPercent(std::string_view field, double value) {
   return Bad("%s: got %g, expected 0 to 100", field, value);
 }
 
-absl::Status CheckFinite(std::string_view field, std::span<const float> values) {
+absl::Status CheckParameters(std::string_view field, std::span<const float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) return Bad("%s[%d]: got %g, expected a finite number", field, i, values[i]);
+    if (!(std::abs(values[i]) <= kMaxParameter)) {
+      return Bad("%s[%d]: got %g, expected a number of at most %g in magnitude", field, i, values[i], kMaxParameter);
+    }
   }
   return absl::OkStatus();
 }
@@ -211,19 +210,6 @@ absl::Status CheckProvenance(const v1::Provenance& provenance, const ModelLimits
   return absl::OkStatus();
 }
 
-absl::Status CheckClassNames(const v1::Model& proto, const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckRange("class_names", proto.class_names_size(), 2, limits.max_classes));
-  std::unordered_set<std::string_view> seen;
-  for (int i = 0; i < proto.class_names_size(); ++i) {
-    const std::string field = absl::StrCat("class_names[", i, "]");
-    CKN_RETURN_IF_ERROR(CheckName(field, proto.class_names(i), limits));
-    if (!seen.insert(proto.class_names(i)).second) {
-      return Bad("%s: got \"%s\" a second time, expected unique names", field, proto.class_names(i));
-    }
-  }
-  return absl::OkStatus();
-}
-
 std::string Serialize(const v1::Model& proto) {
   std::string payload;
   {
@@ -244,56 +230,38 @@ std::string Serialize(const v1::Model& proto) {
   return file;
 }
 
-// Closes the descriptor on every path.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-
-  // Fills `out`; less than its size only at the end of the file.
-  absl::StatusOr<std::size_t> Read(std::span<char> out) const {
-    std::size_t done = 0;
-    while (done < out.size()) {
-      const ssize_t got = read(fd_, out.data() + done, out.size() - done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return absl::ErrnoToStatus(errno, "cannot read");
-      if (got == 0) break;
-      done += static_cast<std::size_t>(got);
-    }
-    return done;
-  }
-
- private:
-  int fd_;
-};
-
 absl::StatusOr<LoadedModel> Read(const std::string& path, const ModelLimits& limits) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd() < 0) return absl::ErrnoToStatus(errno, "cannot open");
-  struct stat info = {};
-  if (fstat(file.fd(), &info) != 0) return absl::ErrnoToStatus(errno, "cannot read");
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError("not a regular file");
-  const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
-
+  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
   // The header is judged before memory for the rest is asked for.
   std::array<char, kHeaderBytes> header = {};
-  CKN_ASSIGN_OR_RETURN(const std::size_t header_bytes, file.Read(header));
-  CKN_RETURN_IF_ERROR(CheckHeader({header.data(), header_bytes}, file_bytes, limits));
-  std::string bytes(file_bytes, '\0');
+  CKN_ASSIGN_OR_RETURN(const std::size_t header_bytes, file.Read(std::as_writable_bytes(std::span(header))));
+  CKN_RETURN_IF_ERROR(CheckHeader({header.data(), header_bytes}, file.size(), limits));
+  std::string bytes(file.size(), '\0');
   std::copy(header.begin(), header.end(), bytes.begin());
-  CKN_ASSIGN_OR_RETURN(const std::size_t rest, file.Read(std::span<char>(bytes).subspan(kHeaderBytes)));
+  CKN_ASSIGN_OR_RETURN(const std::size_t rest,
+                       file.Read(std::as_writable_bytes(std::span<char>(bytes).subspan(kHeaderBytes))));
   bytes.resize(kHeaderBytes + rest);  // shorter when the file shrank meanwhile; the parser says so
 
   CKN_ASSIGN_OR_RETURN(Model model, ParseModelFile(std::as_bytes(std::span<const char>(bytes)), limits));
-  return LoadedModel{std::move(model), Sha256Hex(bytes), file_bytes};
+  return LoadedModel{std::move(model), Sha256Hex(bytes), file.size()};
 }
 
 }  // namespace
+
+absl::Status ValidateNames(const std::string& model, const std::vector<std::string>& classes,
+                           const ModelLimits& limits) {
+  CKN_RETURN_IF_ERROR(CheckName("name", model, limits));
+  CKN_RETURN_IF_ERROR(CheckRange("class_names", static_cast<std::int64_t>(classes.size()), 2, limits.max_classes));
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const std::string field = absl::StrCat("class_names[", i, "]");
+    CKN_RETURN_IF_ERROR(CheckName(field, classes[i], limits));
+    if (!seen.insert(classes[i]).second) {
+      return Bad("%s: got \"%s\" a second time, expected unique names", field, classes[i]);
+    }
+  }
+  return absl::OkStatus();
+}
 
 v1::Layer LayerToProto(const Layer& layer, const v1::LayerLearning& learning) {
   v1::Layer out;
@@ -367,8 +335,9 @@ v1::Model ToProto(const Model& model) {
 
 absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limits) {
   Model model;
-  CKN_RETURN_IF_ERROR(CheckName("name", proto.name(), limits));
   model.name = proto.name();
+  model.class_names.assign(proto.class_names().begin(), proto.class_names().end());
+  CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names, limits));
   absl::StatusOr<InputSpec> input = InputFromProto(proto.input(), limits);
   CKN_RETURN_IF_ERROR(Annotate(input.status(), "input"));
   model.input = *input;
@@ -400,16 +369,15 @@ absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limit
 
   const v1::Standardization& standardization = proto.standardization();
   CKN_RETURN_IF_ERROR(CheckFloatBytes("standardization.mean", standardization.mean(), features, 1));
-  if (!(std::isfinite(standardization.scale()) && standardization.scale() > 0)) {
-    return Bad("standardization.scale: got %g, expected a finite number > 0", standardization.scale());
+  if (!(standardization.scale() >= 1 / kMaxParameter && standardization.scale() <= kMaxParameter)) {
+    return Bad("standardization.scale: got %g, expected %g to %g", standardization.scale(), 1 / kMaxParameter,
+               kMaxParameter);
   }
   model.standardization.scale = standardization.scale();
   model.standardization.mean.resize(features);
   ReadFloats(standardization.mean(), Values(model.standardization.mean));
-  CKN_RETURN_IF_ERROR(CheckFinite("standardization.mean", Values(model.standardization.mean)));
+  CKN_RETURN_IF_ERROR(CheckParameters("standardization.mean", Values(model.standardization.mean)));
 
-  CKN_RETURN_IF_ERROR(CheckClassNames(proto, limits));
-  model.class_names.assign(proto.class_names().begin(), proto.class_names().end());
   const v1::LinearSvm& svm = proto.svm();
   if (svm.classes() != proto.class_names_size()) {
     return Bad("svm.classes: got %d, expected %d, one a class name", svm.classes(), proto.class_names_size());
@@ -421,10 +389,10 @@ absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limit
   CKN_RETURN_IF_ERROR(CheckFloatBytes("svm.bias", svm.bias(), svm.classes(), 1));
   model.svm.weights.resize(svm.classes(), features);
   ReadFloats(svm.weights(), Values(model.svm.weights));
-  CKN_RETURN_IF_ERROR(CheckFinite("svm.weights", Values(model.svm.weights)));
+  CKN_RETURN_IF_ERROR(CheckParameters("svm.weights", Values(model.svm.weights)));
   model.svm.bias.resize(svm.classes());
   ReadFloats(svm.bias(), Values(model.svm.bias));
-  CKN_RETURN_IF_ERROR(CheckFinite("svm.bias", Values(model.svm.bias)));
+  CKN_RETURN_IF_ERROR(CheckParameters("svm.bias", Values(model.svm.bias)));
 
   CKN_RETURN_IF_ERROR(Annotate(CheckProvenance(proto.provenance(), limits), "provenance"));
   model.provenance = proto.provenance();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,9 +33,15 @@ struct LoadedModel {
 };
 
 // Protobuf <-> memory. FromProto checks sizes against the limits before it allocates, then every shape against its
-// neighbours and every number for finiteness. INVALID_ARGUMENT names the field, what was got and what was expected.
+// neighbours and every number against kMaxParameter (server/ckn/layer.h), so that no image gets NaN or infinity.
+// INVALID_ARGUMENT names the field, what was got and what was expected.
 v1::Model ToProto(const Model& model);
 absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limits);
+
+// Whether a model may have this name and these classes: at least two, printable UTF-8 of at most max_name_bytes, no
+// class twice. Part of FromProto; for finding it out before training.
+absl::Status ValidateNames(const std::string& model, const std::vector<std::string>& classes,
+                           const ModelLimits& limits = {});
 
 // The same for one layer; a training checkpoint keeps layers before there is a model.
 v1::Layer LayerToProto(const Layer& layer, const v1::LayerLearning& learning);

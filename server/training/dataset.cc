@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/regular_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
 #include "server/base/utf8.h"
@@ -24,13 +25,19 @@ namespace fs = std::filesystem;
 
 struct Kind {
   std::string_view name;
-  absl::StatusOr<Dataset> (*load)(const fs::path& folder, Split split);
+  absl::StatusOr<Dataset> (*load)(const fs::path& folder, Split split, std::optional<ImageSize> stretch);
   bool (*has)(const fs::path& folder, Split split);
 };
 
-constexpr std::array<Kind, 4> kKinds = {{{"mnist", LoadIdx, HasIdx},
-                                         {"cifar10", LoadCifar10, HasCifar10},
-                                         {"stl10", LoadStl10, HasStl10},
+// The files of these have one size by their format.
+template <absl::StatusOr<Dataset> (*kLoad)(const fs::path& folder, Split split)>
+absl::StatusOr<Dataset> OneSize(const fs::path& folder, Split split, std::optional<ImageSize> /*stretch*/) {
+  return kLoad(folder, split);
+}
+
+constexpr std::array<Kind, 4> kKinds = {{{"mnist", OneSize<LoadIdx>, HasIdx},
+                                         {"cifar10", OneSize<LoadCifar10>, HasCifar10},
+                                         {"stl10", OneSize<LoadStl10>, HasStl10},
                                          {"images", LoadImageFolder, HasImageFolder}}};
 
 struct Name {
@@ -69,21 +76,21 @@ bool IsFile(const fs::path& path) {
 }
 
 absl::StatusOr<std::vector<std::uint8_t>> ReadFileBytes(const fs::path& path, std::size_t unit) {
-  std::error_code error;
-  if (!IsFile(path)) return absl::NotFoundError(absl::StrCat(path.native(), ": no such file"));
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(path.native(), ": ", error.message()));
-  if (size == 0 || size % unit != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path.native(), ": got ", size, " bytes, expected a positive multiple of ", unit));
-  }
-  std::vector<std::uint8_t> bytes(size);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path.native(), ": cannot read: got ", file.gcount(), " bytes, expected ", size));
-  }
+  const auto read = [&]() -> absl::StatusOr<std::vector<std::uint8_t>> {
+    CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+    if (file.size() == 0 || file.size() % unit != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("got ", file.size(), " bytes, expected a positive multiple of ", unit));
+    }
+    std::vector<std::uint8_t> bytes(file.size());
+    CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(bytes))));
+    if (got != bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("got ", got, " bytes, expected ", bytes.size()));
+    }
+    return bytes;
+  };
+  absl::StatusOr<std::vector<std::uint8_t>> bytes = read();
+  CKN_RETURN_IF_ERROR(Annotate(bytes.status(), path.native()));
   return bytes;
 }
 
@@ -114,6 +121,16 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path, st
   return names;
 }
 
+absl::StatusOr<std::vector<std::string>> ReadClassNamesOr(const fs::path& path, std::span<const char* const> defaults) {
+  if (!IsFile(path)) return std::vector<std::string>(defaults.begin(), defaults.end());
+  CKN_ASSIGN_OR_RETURN(std::vector<std::string> names, ReadClassNames(path, defaults.size()));
+  if (names.size() != defaults.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path.native(), ": got ", names.size(), " class names, expected ", defaults.size()));
+  }
+  return names;
+}
+
 ImageU8 Dataset::Image(std::size_t index) const {
   assert(index < size());
   ImageU8 image;
@@ -126,13 +143,15 @@ ImageU8 Dataset::Image(std::size_t index) const {
   return image;
 }
 
-absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split) {
+absl::Status ValidateDatasetName(const std::string& name) { return ParseName(name).status(); }
+
+absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split, std::optional<ImageSize> stretch) {
   CKN_ASSIGN_OR_RETURN(const Name parsed, ParseName(name));
   std::error_code error;
   if (!fs::is_directory(parsed.folder, error)) {
     return absl::NotFoundError(absl::StrCat(parsed.folder.native(), ": no such folder"));
   }
-  CKN_ASSIGN_OR_RETURN(Dataset data, parsed.kind->load(parsed.folder, split));
+  CKN_ASSIGN_OR_RETURN(Dataset data, parsed.kind->load(parsed.folder, split, stretch));
   data.title = Title(parsed);
   return data;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct Dataset {
 
 enum class Split { kTrain, kTest };
 
+struct ImageSize {
+  int height = 0;
+  int width = 0;
+};
+
+// INVALID_ARGUMENT unless it reads KIND:FOLDER with a known kind.
+absl::Status ValidateDatasetName(const std::string& name);
+
 // Loads one split of a data set named KIND:FOLDER.
 //   mnist:    {train,t10k}-{images-idx3,labels-idx1}-ubyte, also with a dot before "idx", plain or .gz (any IDX set
 //             with these names); class names from class_names.txt (one a line) if it is there, else "0", "1", ...
@@ -38,9 +47,10 @@ enum class Split { kTrain, kTest };
 //   images:   FOLDER/train/CLASS/*, FOLDER/test/CLASS/*; without these two, FOLDER/CLASS/* is the training split and
 //             there is no test split. Classes and files in the order of their names; hidden files are skipped; gray and
 //             colour files mixed make the set colour
-// INVALID_ARGUMENT: malformed name or file; NOT_FOUND: a file or split is missing. Messages name the file, what was
-// got and what was expected.
-absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split);
+// `stretch` is the size of a model that stretches its input: files of an image folder are brought to it as they are
+// read, by the function that Preprocess uses. Without it all must have one size. INVALID_ARGUMENT: malformed name or
+// file; NOT_FOUND: a file or split is missing. Messages name the file, what was got and what was expected.
+absl::StatusOr<Dataset> LoadDataset(const std::string& name, Split split, std::optional<ImageSize> stretch = {});
 // Whether the split's files are there at all (an images folder without test/ has no test split).
 bool HasSplit(const std::string& name, Split split);
 
@@ -52,7 +62,7 @@ absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data);
 // INVALID_ARGUMENT when the model does not have it.
 absl::StatusOr<std::vector<int>> MatchClasses(const Dataset& data, const std::vector<std::string>& model_classes);
 
-// Lower-case hex SHA-256 over the decoded content: size, labels, pixels; independent of compression and folder.
+// Lower-case hex SHA-256 over the content as loaded: size, labels, pixels; independent of compression and folder.
 std::string DatasetSha256(const Dataset& data);
 
 }  // namespace ckn

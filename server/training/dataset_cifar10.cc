@@ -53,15 +53,7 @@ absl::StatusOr<Dataset> LoadCifar10(const fs::path& folder, Split split) {
       }
     }
   }
-  if (const fs::path names = files.front().parent_path() / "batches.meta.txt"; IsFile(names)) {
-    CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNames(names, kClasses.size()));
-    if (data.class_names.size() != kClasses.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(names.native(), ": got ", data.class_names.size(), " class names, expected ", kClasses.size()));
-    }
-  } else {
-    data.class_names.assign(kClasses.begin(), kClasses.end());
-  }
+  CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNamesOr(files.front().parent_path() / "batches.meta.txt", kClasses));
   return data;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <system_error>
 
@@ -7,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/utf8.h"
 #include "server/image/decode.h"
+#include "server/image/preprocess.h"
 #include "server/training/dataset_readers.h"
 
 namespace ckn {
@@ -53,9 +55,9 @@ absl::Status Append(const fs::path& path, ImageU8 image, const fs::path& first, 
     data.channels = image.channels;
   }
   if (image.height != data.height || image.width != data.width) {
-    return absl::InvalidArgumentError(absl::StrCat(path.native(), ": got ", image.height, " x ", image.width,
-                                                   " pixels (height x width), expected ", data.height, " x ",
-                                                   data.width, " as in ", first.native()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path.native(), ": got ", image.height, " x ", image.width, " pixels (height x width), expected ", data.height,
+        " x ", data.width, " as in ", first.native(), ", or a model that stretches its input to one size"));
   }
   if (image.channels == 3 && data.channels == 1) {
     RepeatGray(data.pixels);
@@ -70,7 +72,7 @@ absl::Status Append(const fs::path& path, ImageU8 image, const fs::path& first, 
 
 bool HasImageFolder(const fs::path& folder, Split split) { return !SplitFolder(folder, split).empty(); }
 
-absl::StatusOr<Dataset> LoadImageFolder(const fs::path& folder, Split split) {
+absl::StatusOr<Dataset> LoadImageFolder(const fs::path& folder, Split split, std::optional<ImageSize> stretch) {
   const fs::path root = SplitFolder(folder, split);
   if (root.empty()) {
     return absl::NotFoundError(absl::StrCat(folder.native(), ": no folder \"", std::string(SplitName(split)), "\""));
@@ -92,6 +94,10 @@ absl::StatusOr<Dataset> LoadImageFolder(const fs::path& folder, Split split) {
     for (const fs::path& path : files) {
       CKN_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> bytes, ReadFileBytes(path, 1));
       absl::StatusOr<ImageU8> image = Decode(std::as_bytes(std::span(bytes)), DecodeLimits());
+      // At once, since the files may be many large photographs.
+      if (image.ok() && stretch && (image->height != stretch->height || image->width != stretch->width)) {
+        image = Resize(*image, stretch->height, stretch->width);
+      }
       CKN_RETURN_IF_ERROR(Annotate(image.status(), path.native()));
       if (data.size() == 0) first = path;
       CKN_RETURN_IF_ERROR(Append(path, *std::move(image), first, data));

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +17,9 @@ namespace ckn {
 absl::StatusOr<Dataset> LoadIdx(const std::filesystem::path& folder, Split split);
 absl::StatusOr<Dataset> LoadCifar10(const std::filesystem::path& folder, Split split);
 absl::StatusOr<Dataset> LoadStl10(const std::filesystem::path& folder, Split split);
-absl::StatusOr<Dataset> LoadImageFolder(const std::filesystem::path& folder, Split split);
+// `stretch`: see LoadDataset.
+absl::StatusOr<Dataset> LoadImageFolder(const std::filesystem::path& folder, Split split,
+                                        std::optional<ImageSize> stretch);
 
 bool HasIdx(const std::filesystem::path& folder, Split split);
 bool HasCifar10(const std::filesystem::path& folder, Split split);
@@ -34,5 +38,9 @@ absl::StatusOr<std::vector<std::uint8_t>> ReadFileBytes(const std::filesystem::p
 // A text file with one class name a line, for labels 0, 1, ...; empty lines at the end do not count.
 // INVALID_ARGUMENT: fewer than `min_count`, empty, repeated or unprintable names.
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::filesystem::path& path, std::size_t min_count);
+
+// The same when the file is there, exactly as many as there are defaults; else the defaults.
+absl::StatusOr<std::vector<std::string>> ReadClassNamesOr(const std::filesystem::path& path,
+                                                          std::span<const char* const> defaults);
 
 }  // namespace ckn

@@ -84,11 +84,11 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
   PatchPairs held_out_pairs = TakeLast(pairs, held_out);
   if (sigma <= 0) sigma = DistanceQuantile(pairs, sigma_quantile);
-  if (!(sigma > 0)) {
+  if (!(sigma >= kMinSigma)) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "sigma: the %g quantile of the distance between patches is %g, expected more than 0; give sigma or a larger "
+        "sigma: the %g quantile of the distance between patches is %g, expected at least %g; give sigma or a larger "
         "quantile",
-        sigma_quantile, sigma));
+        sigma_quantile, sigma, kMinSigma));
   }
   progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
                                   shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));

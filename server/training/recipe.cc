@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/base/regular_file.h"
 #include "server/base/status.h"
 #include "server/store/model_file.h"
 
@@ -71,9 +70,27 @@ absl::StatusOr<v1::Recipe> ParseRecipe(const std::string& text) {
 }
 
 // A recipe is a page of text. Sizes stay within what the reader of model files accepts (ModelLimits).
-constexpr std::uintmax_t kMaxRecipeBytes = std::uintmax_t{1} << 20;
-constexpr int kMaxSide = ModelLimits{}.max_image_side;
-constexpr int kMaxFilters = ModelLimits{}.max_filters;
+constexpr std::uint64_t kMaxRecipeBytes = std::uint64_t{1} << 20;
+constexpr ModelLimits kLimits;
+constexpr int kMaxSide = kLimits.max_image_side;
+constexpr int kMaxFilters = kLimits.max_filters;
+
+// Sizes that no reader of model files would accept are refused before hours of work.
+absl::Status CheckSizes(int layer, const v1::LayerRecipe& recipe, const MapShape& below) {
+  const std::int64_t patch = std::int64_t{recipe.patch_size()} * recipe.patch_size() * below.channels;
+  if (patch > kLimits.max_patch_dim) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("layer %d: a patch of %dx%dx%d has %d values, expected at most %d", layer, recipe.patch_size(),
+                        recipe.patch_size(), below.channels, patch, kLimits.max_patch_dim));
+  }
+  const std::int64_t activation = std::int64_t{ActivationSize(below.height, recipe.patch_size())} *
+                                  ActivationSize(below.width, recipe.patch_size()) * recipe.filters();
+  if (activation > kLimits.max_map_values) {
+    return absl::InvalidArgumentError(absl::StrFormat("layer %d: its activation map has %d values, expected at most %d",
+                                                      layer, activation, kLimits.max_map_values));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status WrongValue(int layer, const char* field, double got, const char* expected) {
   return absl::InvalidArgumentError(absl::StrFormat("layer %d: %s: got %g, expected %s", layer, field, got, expected));
@@ -99,20 +116,18 @@ absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name) {
 }
 
 absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
-  }
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error || size > kMaxRecipeBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": got ", size, " bytes, expected at most ", kMaxRecipeBytes));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(size, '\0');
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
-  }
-  absl::StatusOr<v1::Recipe> recipe = ParseRecipe(text);
+  const auto read = [&]() -> absl::StatusOr<v1::Recipe> {
+    CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+    if (file.size() > kMaxRecipeBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("got ", file.size(), " bytes, expected at most ", kMaxRecipeBytes));
+    }
+    std::string text(file.size(), '\0');
+    CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
+    text.resize(got);
+    return ParseRecipe(text);
+  };
+  absl::StatusOr<v1::Recipe> recipe = read();
   if (!recipe.ok()) return Annotate(recipe.status(), path);
   return recipe;
 }
@@ -144,7 +159,10 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
                         "or leave the size out",
                         plan.input.height, plan.input.width, height, width));
   }
-  if (recipe.layers().empty()) return absl::InvalidArgumentError("layers: got none, expected at least one");
+  if (recipe.layers().empty() || recipe.layers_size() > kLimits.max_layers) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("layers: got %d, expected 1 to %d", recipe.layers_size(), kLimits.max_layers));
+  }
 
   plan.shapes.push_back({plan.input.height, plan.input.width, plan.input.MapChannels()});
   for (int k = 0; k < recipe.layers_size(); ++k) {
@@ -166,8 +184,9 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     if (from.pooling_support() < 0 || from.pooling_support() > kMaxSide) {
       return WrongValue(k + 1, "pooling_support", from.pooling_support(), "0 (the default) to 16384");
     }
-    if (!(from.sigma() >= 0 && std::isfinite(from.sigma())))
-      return WrongValue(k + 1, "sigma", from.sigma(), "0 (by quantile) or more");
+    if (!(from.sigma() == 0 || (from.sigma() >= kMinSigma && from.sigma() <= kMaxParameter))) {
+      return WrongValue(k + 1, "sigma", from.sigma(), "0 (by quantile) or 0.001 to 1e9");
+    }
     if (!(from.sigma_quantile() >= 0 && from.sigma_quantile() < 1)) {
       return WrongValue(k + 1, "sigma_quantile", from.sigma_quantile(), "0 (the default) or between 0 and 1");
     }
@@ -206,6 +225,14 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
                            PooledSize(ActivationSize(below.width, from.patch_size()), layer.layer.subsampling),
                            from.filters()});
     plan.layers.push_back(std::move(layer));
+    CKN_RETURN_IF_ERROR(CheckSizes(k + 1, from, plan.shapes[k]));
+  }
+  const MapShape& last = plan.shapes.back();
+  if (const std::int64_t features = std::int64_t{last.height} * last.width * last.channels;
+      features > kLimits.max_features) {
+    return absl::InvalidArgumentError(absl::StrFormat("the last map, %dx%dx%d, has %d values, expected at most %d",
+                                                      last.height, last.width, last.channels, features,
+                                                      kLimits.max_features));
   }
   return plan;
 }

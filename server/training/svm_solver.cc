@@ -191,7 +191,7 @@ class BinarySolver {
     for (const std::int32_t i : active_) in_system_[i] = true;
     system_ready_ = true;
 
-    const float ridge = static_cast<float>(1 / (2 * c_));
+    const auto ridge = static_cast<float>(1 / (2 * c_));
     float jitter = 0;
     for (;;) {
       factor_ = system_;

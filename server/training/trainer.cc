@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,6 +41,30 @@ std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_s
                       options.train_size, " seed ", options.seed, " pairs ", options.learning.pairs, " iterations ",
                       options.learning.iterations, " init ",
                       options.learning.init == FilterInit::kKMeans ? "kmeans" : "random");
+}
+
+// Each class needs images to be learned from in every part of the plan.
+absl::Status CheckValidation(const ValidationPlan& plan, std::span<const int> labels,
+                             const std::vector<std::string>& class_names) {
+  if (std::cmp_greater_equal(plan.held_out, labels.size())) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "validation size: got %d, expected fewer than the %d training images", plan.held_out, labels.size()));
+  }
+  std::vector<std::int64_t> to_fit(class_names.size());
+  const std::vector<std::size_t> order =
+      OrderForHoldOut(labels, static_cast<int>(class_names.size()), static_cast<std::size_t>(plan.held_out));
+  for (std::size_t i = 0; i + static_cast<std::size_t>(plan.held_out) < order.size(); ++i) ++to_fit[labels[order[i]]];
+  const bool folds = plan.held_out == 0 && plan.c_grid.size() > 1;
+  const int needed = folds ? plan.folds : 1;
+  const auto smallest = std::min_element(to_fit.begin(), to_fit.end());
+  if (*smallest >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("class \"%s\": %d of the %d training images%s, expected at least %d",
+                      class_names[smallest - to_fit.begin()], *smallest, labels.size(),
+                      folds               ? absl::StrFormat(" for %d-fold cross-validation", plan.folds)
+                      : plan.held_out > 0 ? absl::StrFormat(" left when %d are held out for validation", plan.held_out)
+                                          : "",
+                      needed));
 }
 
 class LayerStack {
@@ -113,30 +138,20 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   CKN_ASSIGN_OR_RETURN(std::vector<std::size_t> rows, BalancedSubset(train, options.train_size, options.seed));
   const int classes = static_cast<int>(train.class_names.size());
   std::vector<int> labels(rows.size());
-  std::vector<std::int64_t> class_size(classes);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    labels[i] = train.labels[rows[i]];
-    ++class_size[labels[i]];
-  }
+  for (std::size_t i = 0; i < rows.size(); ++i) labels[i] = train.labels[rows[i]];
 
   ValidationPlan validation;
   validation.folds = options.folds;
   for (int i = options.c_log2_min; i <= options.c_log2_max; ++i) validation.c_grid.push_back(std::exp2(i));
   validation.held_out = options.held_out >= 0 ? options.held_out : rows.size() >= kHoldOutFrom ? kHoldOutSize : 0;
-  if (static_cast<std::size_t>(validation.held_out) >= rows.size()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "validation: %d images held out, expected fewer than the %d there are", validation.held_out, rows.size()));
-  }
-  if (classes < 2) {
-    return absl::InvalidArgumentError(absl::StrFormat("classes: got %d, expected at least 2", classes));
-  }
-  const auto smallest = std::min_element(class_size.begin(), class_size.end());
-  const bool cross_validation = validation.held_out == 0 && validation.c_grid.size() > 1;
-  if (*smallest < (cross_validation ? options.folds : 1)) {
-    return absl::InvalidArgumentError(absl::StrFormat("class \"%s\": got %d training images, expected at least %d",
-                                                      train.class_names[smallest - class_size.begin()], *smallest,
-                                                      cross_validation ? options.folds : 1));
-  }
+  // Whatever would make the work useless is found out before it.
+  Model model;
+  model.name = options.model_name.empty() ? plan.name : options.model_name;
+  model.input = plan.input;
+  model.class_names = train.class_names;
+  CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
+  if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
+  CKN_RETURN_IF_ERROR(CheckValidation(validation, labels, model.class_names));
 
   const std::string dataset_sha256 = DatasetSha256(train);
   v1::TrainingCheckpoint checkpoint;
@@ -155,11 +170,6 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   const auto save_checkpoint = [&] {
     return options.checkpoint_path.empty() ? absl::OkStatus() : WriteCheckpoint(checkpoint, options.checkpoint_path);
   };
-
-  Model model;
-  model.name = options.model_name.empty() ? plan.name : options.model_name;
-  model.input = plan.input;
-  model.class_names = train.class_names;
 
   LayerStack stack(plan, train, rows);
   for (std::size_t k = 0; k < plan.layers.size(); ++k) {

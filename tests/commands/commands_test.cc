@@ -209,7 +209,7 @@ TEST_F(EvaluateTest, FailuresExitWith1AndWrongUseWith2) {
   run = Ckn({"evaluate", model_path_, "--data", Data(), "--split", "train"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("no folder \"train\""));
-  EXPECT_EQ(Ckn({"evaluate", model_path_, "--data", "tables:x"}).exit_code, 1);
+  EXPECT_EQ(Ckn({"evaluate", model_path_, "--data", "tables:x"}).exit_code, 2);
 
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"evaluate"},
                                                 {"evaluate", model_path_},

@@ -18,6 +18,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  [[nodiscard]] pid_t pid() const { return pid_; }
   void Signal(int signal) const;
   // Waits until the program ends; its exit code, or 128 + the signal that killed it.
   int Wait();

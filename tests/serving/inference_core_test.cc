@@ -445,13 +445,22 @@ TEST_F(InferenceCoreTest, CallInTheQueueKeepsItsModelWhenTheSetIsReplaced) {
   EXPECT_EQ(response.results_size(), 1);
 }
 
-TEST_F(InferenceCoreTest, ScoresThatAreNotFiniteAreAnInternalError) {
+TEST_F(InferenceCoreTest, NumbersThatAreNotFiniteAreAnInternalError) {
   const TempDir folder;
   Model model = TinyModel({.name = "overflow"});
-  // All-zero images give patches of zero norm and features of exactly 0, so the warm-up passes; others overflow.
-  model.standardization.mean.setZero();
-  model.standardization.scale = 1e-30F;
-  model.svm.weights.setConstant(3e38F);
+  // All-zero images give patches of zero norm and maps of exactly 0, so the warm-up passes. Of others, each layer
+  // multiplies the norm by the largest root of eta until it overflows.
+  Layer grow = model.layers.front();
+  grow.patch_size = 1;
+  grow.in_channels = grow.filter_count();
+  grow.subsampling = 1;
+  grow.pooling_radius = 0;
+  grow.subtract_patch_mean = false;
+  grow.sigma = kMaxParameter;
+  grow.filters = RowMatrixF::Ones(grow.in_channels, grow.in_channels);
+  grow.eta.setConstant(kMaxParameter);
+  for (int i = 0; i < 12; ++i) model.layers.push_back(grow);
+  model.learning.resize(model.layers.size());
   ASSERT_TRUE(WriteModelFile(model, folder.File("m.ckn")).ok());
   auto models = LoadModelFolder(folder.path());
   ASSERT_TRUE(models.ok()) << models.status();
@@ -463,7 +472,7 @@ TEST_F(InferenceCoreTest, ScoresThatAreNotFiniteAreAnInternalError) {
   v1::ClassifyResponse response;
   const absl::Status status = Classify(request, &response);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("expected a finite number"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not finite numbers"));
   EXPECT_EQ(ImageCount("overflow", "error"), 1);
 }
 

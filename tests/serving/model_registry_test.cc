@@ -85,13 +85,12 @@ TEST(LoadModelFolderTest, TwoFilesWithOneModelNameAreBothNamed) {
 TEST(LoadModelFolderTest, ModelThatCannotComputeIsRefused) {
   const TempDir folder;
   Model model = TinyModel();
-  // Finite weights, as the file format requires, whose scores overflow.
+  // Too large for the format's reader, so written behind its back.
   model.svm.weights.setConstant(3e38F);
-  model.standardization.mean.setConstant(-3e38F);
-  ASSERT_TRUE(WriteModelFile(model, folder.File("overflow.ckn")).ok());
+  folder.Write("overflow.ckn", SerializeModelFile(model));
   const auto models = LoadModelFolder(folder.path());
   EXPECT_FALSE(models.ok());
-  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("overflow.ckn"), HasSubstr("not finite")));
+  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("overflow.ckn"), HasSubstr("svm.weights[0]: got 3e+38")));
 }
 
 TEST(ModelRegistryTest, EmptyNameMeansTheOnlyModel) {

@@ -353,7 +353,7 @@ TEST(Cifar10DatasetTest, ClassNamesComeFromTheMetaFile) {
 TEST(Cifar10DatasetTest, BrokenFilesAreRejected) {
   const TempDir dir;
   EXPECT_THAT(Error("cifar10:" + dir.path(), Split::kTest, absl::StatusCode::kNotFound),
-              HasSubstr("test_batch.bin: no such file"));
+              HasSubstr("test_batch.bin: cannot open: No such file"));
   dir.Write("test_batch.bin", CifarRecord(1) + CifarRecord(10));
   EXPECT_THAT(Error("cifar10:" + dir.path(), Split::kTest),
               HasSubstr("test_batch.bin: got label 10 at byte 3073, expected 0 to 9"));
@@ -406,7 +406,7 @@ TEST(Stl10DatasetTest, ReadsColumnMajorPlanesAndLabelsFromOne) {
 
 TEST(Stl10DatasetTest, BrokenFilesAreRejected) {
   const TempDir dir;
-  EXPECT_THAT(Error("stl10:" + dir.path(), Split::kTest, absl::StatusCode::kNotFound), HasSubstr("no such file"));
+  EXPECT_THAT(Error("stl10:" + dir.path(), Split::kTest, absl::StatusCode::kNotFound), HasSubstr("No such file"));
   dir.Write("test_X.bin", StlImage(1));
   dir.Write("test_y.bin", Bytes({1, 2}));
   EXPECT_THAT(Error("stl10:" + dir.path(), Split::kTest), HasSubstr("got 1 images, expected 2 as in test_y.bin"));

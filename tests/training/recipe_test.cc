@@ -112,7 +112,7 @@ TEST_F(RecipeFileTest, SyntaxErrorsCarryTheirPlace) {
 }
 
 TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
-  EXPECT_THAT(Refusal(""), HasSubstr("layers: got none"));
+  EXPECT_THAT(Refusal(""), HasSubstr("layers: got 0, expected 1 to 64"));
   EXPECT_THAT(Refusal("layers { filters: 3 subsampling: 1 }"), HasSubstr("layer 1: patch_size: got 0"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 subsampling: 1 }"), HasSubstr("layer 1: filters: got 0"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 }"), HasSubstr("exactly one of them"));

@@ -230,9 +230,10 @@ TEST(TrainerTest, RefusesWhatCannotWork) {
   };
   EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 241; }),
               testing::HasSubstr("got 241, expected at most the 240 images"));
-  EXPECT_THAT(refusal([](TrainerOptions& o) { o.held_out = 240; }), testing::HasSubstr("240 images held out"));
+  EXPECT_THAT(refusal([](TrainerOptions& o) { o.held_out = 240; }),
+              testing::HasSubstr("got 240, expected fewer than the 240 training images"));
   EXPECT_THAT(refusal([](TrainerOptions& o) { o.train_size = 9; }),
-              testing::HasSubstr("got 3 training images, expected at least 5"));
+              testing::HasSubstr("3 of the 9 training images for 5-fold cross-validation, expected at least 5"));
 }
 
 TEST(BalancedSubsetTest, TakesAnEqualNumberOfEachClass) {

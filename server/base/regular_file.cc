@@ -1,0 +1,43 @@
+#include "server/base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace ckn {
+
+absl::StatusOr<RegularFile> RegularFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open");
+  RegularFile file(fd, 0);
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, "cannot read");
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError("not a regular file");
+  file.size_ = static_cast<std::uint64_t>(info.st_size);
+  return file;
+}
+
+RegularFile::RegularFile(RegularFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+RegularFile::~RegularFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::StatusOr<std::size_t> RegularFile::Read(std::span<std::byte> out) {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = read(fd_, out.data() + done, out.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "cannot read");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+}  // namespace ckn
