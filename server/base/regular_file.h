@@ -23,7 +23,8 @@ class RegularFile {
   // Bytes, when it was opened.
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
-  // Reads on from where the last Read ended until `out` is full; returns less than its size only at the end of the file.
+  // Reads on from where the last Read ended until `out` is full; returns less than its size only at the end of the
+  // file.
   absl::StatusOr<std::size_t> Read(std::span<std::byte> out);
 
  private:

@@ -1,5 +1,6 @@
 #include "server/base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -50,7 +51,11 @@ struct ThreadPool::Loop {
 ThreadPool::ThreadPool(int threads) {
   assert(threads >= 1);
   workers_.reserve(threads - 1);
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { Work(worker); });
+  for (int worker = 1; worker < threads; ++worker) {
+    workers_.emplace_back([this, worker] { Work(worker); });
+    // What `top -H` shows.
+    pthread_setname_np(workers_.back().native_handle(), "ckn-pool");
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -1,5 +1,7 @@
 #include "server/serving/executor.h"
 
+#include <pthread.h>
+
 #include <cassert>
 #include <utility>
 
@@ -11,7 +13,11 @@ Executor::Executor(const ExecutorOptions& options, prometheus::Gauge* queue_leng
     : options_(options), length_gauge_(queue_length) {
   assert(options.threads >= 0 && options.max_queue >= 1);
   workers_.reserve(static_cast<std::size_t>(options.threads));
-  for (int i = 0; i < options.threads; ++i) workers_.emplace_back([this] { Work(); });
+  for (int i = 0; i < options.threads; ++i) {
+    workers_.emplace_back([this] { Work(); });
+    // What `top -H` shows.
+    pthread_setname_np(workers_.back().native_handle(), "ckn-executor");
+  }
 }
 
 Executor::~Executor() { Drain(); }
