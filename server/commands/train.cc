@@ -1,26 +1,20 @@
 // ckn train: from a data set to a model file.
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/atomic_file.h"
 #include "server/base/quote.h"
-#include "server/base/signal_mask.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/ckn/layer.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
+#include "server/commands/progress.h"
 #include "server/store/model_file.h"
 #include "server/training/dataset.h"
 #include "server/training/recipe.h"
@@ -28,23 +22,6 @@
 
 namespace ckn {
 namespace {
-
-std::atomic<bool> stop_requested{false};
-
-// The first Ctrl-C asks the training to stop at the next safe point, the second one ends the program at once. Call it
-// before starting threads.
-void StopOnSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  BlockStopSignals();
-  std::thread([] {
-    UnblockStopSignals();
-    for (;;) pause();
-  }).detach();
-}
 
 struct TrainArguments {
   std::string arch, recipe, data, class_names, out, init = "kmeans";
@@ -77,14 +54,7 @@ std::string CommandLine(const TrainArguments& args, const std::string& dataset_t
 }
 
 absl::Status RunTrain(const TrainArguments& args) {
-  const auto start = std::chrono::steady_clock::now();
-  StopOnSignals();
-  Progress progress;
-  progress.stop = &stop_requested;
-  progress.report = [start](const std::string& line) {
-    std::fprintf(stderr, "[%7.1f s] %s\n",
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), line.c_str());
-  };
+  const Progress progress = InteractiveProgress();
 
   // Found out now rather than after hours of work.
   CKN_RETURN_IF_ERROR(AtomicFile::Create(args.out).status());

@@ -157,6 +157,9 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
         break;
       case Lbfgsb::Request::kIteration: {
         const auto now = SteadyClock::now();
+        if (options.on_iteration) {
+          options.on_iteration(static_cast<int>(stream), solver.iterations(), solver.value());
+        }
         if (solver.iterations() >= options.iterations) {
           stop_reason = absl::StrFormat("iteration limit %d", options.iterations);
         }

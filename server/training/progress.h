@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -17,6 +18,15 @@ struct Progress {
 
   [[nodiscard]] bool stopped() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 };
+
+// "layer 2: " in front of each line.
+inline Progress WithPrefix(const Progress& progress, std::string prefix) {
+  Progress prefixed = progress;
+  prefixed.report = [report = progress.report, prefix = std::move(prefix)](const std::string& line) {
+    report(prefix + line);
+  };
+  return prefixed;
+}
 
 inline absl::Status StoppedError() { return absl::CancelledError("stopped on request"); }
 

@@ -14,8 +14,8 @@
 #include "server/ckn/encoder.h"
 #include "server/pipeline.h"
 #include "server/store/model_file.h"
-#include "server/training/checkpoint.h"
 #include "server/training/features.h"
+#include "server/training/network_learner.h"
 #include "server/training/random.h"
 
 namespace ckn {
@@ -25,15 +25,6 @@ constexpr std::uint64_t kSubsetStream = 5'000'000;
 // From this training size on, C is chosen on held-out images instead of by cross-validation (the paper's section 4).
 constexpr std::size_t kHoldOutFrom = 20'000;
 constexpr std::int64_t kHoldOutSize = 10'000;
-
-// "layer 2: " in front of each line.
-Progress WithPrefix(const Progress& progress, std::string prefix) {
-  Progress prefixed = progress;
-  prefixed.report = [report = progress.report, prefix = std::move(prefix)](const std::string& line) {
-    report(prefix + line);
-  };
-  return prefixed;
-}
 
 // Everything that the learned layers depend on.
 std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_sha256, const TrainerOptions& options) {
@@ -66,35 +57,6 @@ absl::Status CheckValidation(const ValidationPlan& plan, std::span<const int> la
                                           : "",
                       needed));
 }
-
-class LayerStack {
- public:
-  LayerStack(const NetworkPlan& plan, const Dataset& data, const std::vector<std::size_t>& rows)
-      : plan_(plan), data_(data), rows_(rows) {}
-
-  // Map xi_k of training image i for the layers so far. The plan was checked against the data's size.
-  [[nodiscard]] FeatureMap MapBelow(std::size_t i) const {
-    FeatureMap map = *Preprocess(data_.Image(rows_[i]), plan_.input);
-    return encoder_ ? encoder_->EncodeMap(map) : map;
-  }
-
-  absl::Status Push(Layer layer) {
-    layers_.push_back(std::move(layer));
-    CKN_ASSIGN_OR_RETURN(Encoder encoder, Encoder::Create(layers_, plan_.shapes.front()));
-    encoder_ = std::move(encoder);
-    return absl::OkStatus();
-  }
-
-  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
-  [[nodiscard]] const Encoder& encoder() const { return *encoder_; }
-
- private:
-  const NetworkPlan& plan_;
-  const Dataset& data_;
-  const std::vector<std::size_t>& rows_;
-  std::vector<Layer> layers_;
-  std::optional<Encoder> encoder_;
-};
 
 absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test, ThreadPool& pool,
                                         const Progress& progress) {
@@ -132,18 +94,56 @@ absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std
   return chosen;
 }
 
+absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options) {
+  CKN_ASSIGN_OR_RETURN(const std::vector<std::size_t> subset, BalancedSubset(train, options.train_size, options.seed));
+  std::vector<int> labels(subset.size());
+  for (std::size_t i = 0; i < subset.size(); ++i) labels[i] = train.labels[subset[i]];
+
+  TrainingSelection selection;
+  ValidationPlan& validation = selection.validation;
+  validation.folds = options.folds;
+  for (int i = options.c_log2_min; i <= options.c_log2_max; ++i) validation.c_grid.push_back(std::exp2(i));
+  validation.held_out = options.held_out >= 0 ? options.held_out : subset.size() >= kHoldOutFrom ? kHoldOutSize : 0;
+  CKN_RETURN_IF_ERROR(CheckValidation(validation, labels, train.class_names));
+
+  const std::vector<std::size_t> order = OrderForHoldOut(labels, static_cast<int>(train.class_names.size()),
+                                                         static_cast<std::size_t>(validation.held_out));
+  for (const std::size_t i : order) {
+    selection.rows.push_back(subset[i]);
+    selection.labels.push_back(labels[i]);
+  }
+  return selection;
+}
+
+absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features, const TrainerOptions& options,
+                             Model& model, ThreadPool& pool, const Progress& progress) {
+  const ValidationPlan& validation = selection.validation;
+  CKN_ASSIGN_OR_RETURN(
+      TrainedClassifier classifier,
+      SelectAndTrain(features, selection.labels, static_cast<int>(model.class_names.size()), validation, options.svm,
+                     options.seed, pool, WithPrefix(progress, "classifier: ")));
+  model.standardization = std::move(classifier.standardization);
+  model.svm = std::move(classifier.svm);
+
+  v1::Provenance& provenance = model.provenance;
+  provenance.set_train_count(static_cast<std::int64_t>(selection.rows.size()));
+  provenance.set_seed(options.seed);
+  provenance.set_svm_c(classifier.c);
+  if (classifier.curve_error_percent.empty()) return absl::OkStatus();
+  provenance.set_validation(validation.held_out > 0 ? absl::StrFormat("%d images held out", validation.held_out)
+                                                    : absl::StrFormat("%d-fold cross-validation", options.folds));
+  provenance.set_validation_error_percent(classifier.validation_error_percent);
+  for (std::size_t i = 0; i < validation.c_grid.size(); ++i) {
+    v1::ValidationPoint* point = provenance.add_validation_curve();
+    point->set_svm_c(validation.c_grid[i]);
+    point->set_error_percent(classifier.curve_error_percent[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, const Dataset* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
   CKN_ASSIGN_OR_RETURN(const NetworkPlan plan, ResolveRecipe(recipe, train.height, train.width, train.channels));
-  CKN_ASSIGN_OR_RETURN(std::vector<std::size_t> rows, BalancedSubset(train, options.train_size, options.seed));
-  const int classes = static_cast<int>(train.class_names.size());
-  std::vector<int> labels(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) labels[i] = train.labels[rows[i]];
-
-  ValidationPlan validation;
-  validation.folds = options.folds;
-  for (int i = options.c_log2_min; i <= options.c_log2_max; ++i) validation.c_grid.push_back(std::exp2(i));
-  validation.held_out = options.held_out >= 0 ? options.held_out : rows.size() >= kHoldOutFrom ? kHoldOutSize : 0;
   // Whatever would make the work useless is found out before it.
   Model model;
   model.name = options.model_name.empty() ? plan.name : options.model_name;
@@ -151,101 +151,30 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
   model.class_names = train.class_names;
   CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
   if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
-  CKN_RETURN_IF_ERROR(CheckValidation(validation, labels, model.class_names));
+  CKN_ASSIGN_OR_RETURN(const TrainingSelection selection, SelectImages(train, options));
 
   const std::string dataset_sha256 = DatasetSha256(train);
-  v1::TrainingCheckpoint checkpoint;
-  checkpoint.set_key(CheckpointKey(recipe, dataset_sha256, options));
-  if (!options.checkpoint_path.empty() && options.resume) {
-    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found,
-                         ReadCheckpoint(options.checkpoint_path, checkpoint.key()));
-    if (found) {
-      checkpoint = *std::move(found);
-      progress.report(absl::StrFormat("resuming from %s: %d of %d layers done", options.checkpoint_path,
-                                      checkpoint.layers_size(), plan.layers.size()));
-    } else {
-      progress.report(absl::StrFormat("%s: no checkpoint, starting anew", options.checkpoint_path));
-    }
-  }
-  const auto save_checkpoint = [&] {
-    return options.checkpoint_path.empty() ? absl::OkStatus() : WriteCheckpoint(checkpoint, options.checkpoint_path);
-  };
+  const NetworkCheckpoint checkpoint{options.checkpoint_path, CheckpointKey(recipe, dataset_sha256, options),
+                                     options.resume};
+  std::vector<std::size_t> ascending = selection.rows;
+  std::sort(ascending.begin(), ascending.end());
+  CKN_ASSIGN_OR_RETURN(LearnedNetwork network, LearnNetwork(plan, train, ascending, options.learning, options.seed,
+                                                            checkpoint, pool, progress));
+  CKN_ASSIGN_OR_RETURN(const Encoder encoder, Encoder::Create(network.layers, plan.shapes.front()));
+  model.layers = std::move(network.layers);
+  model.learning = std::move(network.learning);
 
-  LayerStack stack(plan, train, rows);
-  for (std::size_t k = 0; k < plan.layers.size(); ++k) {
-    const LayerPlan& layer = plan.layers[k];
-    LearnedLayer learned;
-    if (static_cast<int>(k) < checkpoint.layers_size()) {
-      CKN_ASSIGN_OR_RETURN(learned.layer, LayerFromProto(checkpoint.layers(static_cast<int>(k)), ModelLimits{}));
-      learned.learning = checkpoint.layers(static_cast<int>(k)).learning();
-    } else if (!layer.layer.learned) {
-      learned.layer = OrientationLayer(layer.filters);
-      learned.layer.subsampling = layer.layer.subsampling;
-      learned.layer.pooling_radius = layer.layer.pooling_radius;
-    } else {
-      LayerCheckpoint layer_checkpoint;
-      layer_checkpoint.restored = checkpoint.optimiser();
-      layer_checkpoint.save = [&](const std::string& state) {
-        checkpoint.set_optimiser(state);
-        return save_checkpoint();
-      };
-      CKN_ASSIGN_OR_RETURN(
-          learned, LearnLayer(
-                       layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
-                       [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options.learning, options.seed,
-                       k + 1, layer_checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
-      checkpoint.clear_optimiser();
-    }
-    if (static_cast<int>(k) >= checkpoint.layers_size()) {
-      *checkpoint.add_layers() = LayerToProto(learned.layer, learned.learning);
-      if (learned.layer.learned) CKN_RETURN_IF_ERROR(save_checkpoint());
-    }
-    model.learning.push_back(learned.learning);
-    CKN_RETURN_IF_ERROR(stack.Push(std::move(learned.layer)));
-  }
-  model.layers = stack.layers();
-
-  if (validation.held_out > 0) {
-    const std::vector<std::size_t> order = OrderForHoldOut(labels, classes, validation.held_out);
-    std::vector<std::size_t> ordered_rows(rows.size());
-    std::vector<int> ordered_labels(rows.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      ordered_rows[i] = rows[order[i]];
-      ordered_labels[i] = labels[order[i]];
-    }
-    rows = std::move(ordered_rows);
-    labels = std::move(ordered_labels);
-  }
-  progress.report(absl::StrFormat("encoding %d images to %d features", rows.size(), stack.encoder().feature_count()));
-  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, rows, plan.input, stack.encoder(), pool, progress));
-  CKN_ASSIGN_OR_RETURN(TrainedClassifier classifier,
-                       SelectAndTrain(features, labels, classes, validation, options.svm, options.seed, pool,
-                                      WithPrefix(progress, "classifier: ")));
-  model.standardization = std::move(classifier.standardization);
-  model.svm = std::move(classifier.svm);
-
-  v1::Provenance& provenance = model.provenance;
-  provenance.set_architecture(plan.name);
-  provenance.set_dataset(train.title);
-  provenance.set_dataset_sha256(dataset_sha256);
-  provenance.set_train_count(static_cast<std::int64_t>(rows.size()));
-  provenance.set_seed(options.seed);
-  provenance.set_svm_c(classifier.c);
-  if (!classifier.curve_error_percent.empty()) {
-    provenance.set_validation(validation.held_out > 0 ? absl::StrFormat("%d images held out", validation.held_out)
-                                                      : absl::StrFormat("%d-fold cross-validation", options.folds));
-    provenance.set_validation_error_percent(classifier.validation_error_percent);
-    for (std::size_t i = 0; i < validation.c_grid.size(); ++i) {
-      v1::ValidationPoint* point = provenance.add_validation_curve();
-      point->set_svm_c(validation.c_grid[i]);
-      point->set_error_percent(classifier.curve_error_percent[i]);
-    }
-  }
+  progress.report(absl::StrFormat("encoding %d images to %d features", selection.rows.size(), encoder.feature_count()));
+  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, plan.input, encoder, pool, progress));
+  CKN_RETURN_IF_ERROR(TrainClassifier(selection, features, options, model, pool, progress));
+  model.provenance.set_architecture(plan.name);
+  model.provenance.set_dataset(train.title);
+  model.provenance.set_dataset_sha256(dataset_sha256);
   if (test != nullptr) {
     const absl::StatusOr<double> error = TestErrorPercent(model, *test, pool, progress);
     CKN_RETURN_IF_ERROR(Annotate(error.status(), "test split"));
-    provenance.set_test_error_percent(*error);
-    provenance.set_test_count(static_cast<std::int64_t>(test->size()));
+    model.provenance.set_test_error_percent(*error);
+    model.provenance.set_test_count(static_cast<std::int64_t>(test->size()));
     progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->size()));
   }
   return model;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/thread_pool.h"
@@ -34,6 +35,21 @@ struct TrainerOptions {
 // divide; a class that has too few gives what it has, and the others more), ascending.
 // INVALID_ARGUMENT when there are not that many images.
 absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std::int64_t size, std::uint64_t seed);
+
+// The images a classifier is learned from.
+struct TrainingSelection {
+  std::vector<std::size_t> rows;  // indices into the data set, those held out for validation last
+  std::vector<int> labels;        // [rows.size()]
+  ValidationPlan validation;
+};
+
+// By train_size, seed, held_out, folds and the grid of C. INVALID_ARGUMENT when a class would be left without images.
+absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options);
+
+// Chooses C and trains the classifier of `model`, whose layers and classes are set; fills its standardisation, SVM and
+// what its provenance says of them. features [rows][features + 1] of the selection are standardised in place.
+absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features, const TrainerOptions& options,
+                             Model& model, ThreadPool& pool, const Progress& progress);
 
 // From images to a model: layers from the bottom up by Algorithm 1, features by Algorithm 2, then the classifier.
 // test: where to measure the test error, or nullptr. The result depends on recipe, data, options and seed only.

@@ -1,0 +1,165 @@
+#include "server/experiments/table1.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/pipeline.h"
+#include "server/store/model_file.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ckn {
+namespace {
+
+using Json = nlohmann::json;
+using testing::TempDir;
+
+// 28x28 pictures of a bar, horizontal in class 0 and vertical in class 1.
+Dataset Bars(std::size_t count, unsigned seed) {
+  std::mt19937 rng(seed);
+  Dataset data;
+  data.title = "bars";
+  data.height = data.width = 28;
+  data.channels = 1;
+  data.class_names = {"0", "1"};
+  data.has_class_names = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int label = static_cast<int>(i % 2);
+    const int position = 4 + static_cast<int>(rng() % 20);
+    data.labels.push_back(rng() % 10 == 0 ? 1 - label : label);  // some are wrong, so that errors differ
+    for (int y = 0; y < 28; ++y) {
+      for (int x = 0; x < 28; ++x) {
+        const bool inside = std::abs((label == 0 ? y : x) - position) < 2;
+        data.pixels.push_back(static_cast<std::uint8_t>((inside ? 190 : 20) + rng() % 40));
+      }
+    }
+  }
+  return data;
+}
+
+Json ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  return Json::parse(file);
+}
+
+// What does not depend on the machine's speed.
+Json Timeless(Json json) {
+  for (const char* const key : {"seconds", "cpu_seconds", "peak_mib"}) json.erase(key);
+  return json;
+}
+
+class Table1Test : public ::testing::Test {
+ protected:
+  Table1Test() {
+    options_.cells = {{"ckn-gm1", 300, 1}, {"ckn-gm1", 1000, 1}, {"ckn-gm1", 300, 2}};
+    options_.learning.pairs = 500;
+    options_.learning.iterations = 5;
+    options_.program_version = "test";
+  }
+
+  absl::Status Run(const Progress& progress = {}) {
+    ThreadPool pool(2);
+    return RunTable1(options_, train_, test_, dir_.path(), pool, progress);
+  }
+  [[nodiscard]] std::string CellFile(const std::string& name) const {
+    return dir_.File(absl::StrCat("cells/", name, ".json"));
+  }
+
+  const Dataset train_ = Bars(1200, 1);
+  const Dataset test_ = Bars(101, 2);
+  const TempDir dir_;
+  Table1Options options_;
+};
+
+TEST_F(Table1Test, ACellIsWhatItsModelDoes) {
+  options_.cells.resize(1);
+  ASSERT_TRUE(Run().ok());
+  const Json cell = ReadJson(CellFile("ckn-gm1-300-seed1"));
+  EXPECT_EQ(cell["train_size"], 300);
+  EXPECT_EQ(cell["validation"], "5-fold cross-validation");
+  EXPECT_EQ(cell["validation_curve"].size(), 31U);
+  EXPECT_GT(cell["seconds"], 0);
+
+  const auto loaded = ReadModelFile(dir_.File("work/ckn-gm1-300-seed1.ckn"));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->model.provenance.train_count(), 300);
+  const auto pipeline = Pipeline::Create(loaded->model);
+  ASSERT_TRUE(pipeline.ok());
+  std::vector<std::vector<int>> confusion(2, std::vector<int>(2));
+  Json misclassified = Json::array();
+  for (std::size_t i = 0; i < test_.size(); ++i) {
+    const int predicted = ArgMax(*pipeline->Classify(test_.Image(i)));
+    ++confusion[static_cast<std::size_t>(test_.labels[i])][static_cast<std::size_t>(predicted)];
+    if (predicted != test_.labels[i]) misclassified.push_back({i, test_.labels[i], predicted});
+  }
+  EXPECT_EQ(cell["confusion"], confusion);
+  EXPECT_EQ(cell["misclassified"], misclassified);
+  EXPECT_EQ(cell["test_errors"], misclassified.size());
+  EXPECT_DOUBLE_EQ(cell["test_error_percent"], 100.0 * static_cast<double>(misclassified.size()) / 101);
+  EXPECT_GT(cell["test_errors"], 0);
+  EXPECT_LT(cell["test_error_percent"], 30);
+
+  const Json layers = ReadJson(dir_.File("layers/ckn-gm1-seed1.json"));
+  EXPECT_EQ(layers["parameters"], 5400);
+  EXPECT_EQ(layers["learned_on"], 1200);
+  EXPECT_EQ(layers["layers"][0]["curve"].size(), 5U);
+  EXPECT_EQ(layers["layers"][0]["curve"][4][1], layers["layers"][0]["objective"]);
+}
+
+TEST_F(Table1Test, FinishedCellsAreKeptAndTheOthersComeOutTheSame) {
+  ASSERT_TRUE(Run().ok());
+  std::vector<Json> before;
+  for (const Cell& cell : options_.cells) before.push_back(ReadJson(CellFile(cell.Name())));
+  std::filesystem::remove(CellFile("ckn-gm1-1000-seed1"));
+  std::filesystem::remove_all(dir_.File("work"));
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ReadJson(CellFile("ckn-gm1-300-seed1")), before[0]);  // times and all: it was not done again
+  EXPECT_EQ(Timeless(ReadJson(CellFile("ckn-gm1-1000-seed1"))), Timeless(before[1]));
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("work/ckn-gm1-300-seed1.ckn")));
+  EXPECT_NE(before[0]["validation_curve"], before[2]["validation_curve"]);  // another seed, another subset
+}
+
+TEST_F(Table1Test, StopsOnRequestAndGoesOnLater) {
+  std::atomic<bool> stop{false};
+  Progress progress;
+  progress.stop = &stop;
+  progress.report = [&stop](const std::string& line) {
+    if (line.find("1000-seed1: cell 2 of 3") != std::string::npos) stop = true;
+  };
+  EXPECT_EQ(Run(progress).code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(std::filesystem::exists(CellFile("ckn-gm1-300-seed1")));
+  EXPECT_FALSE(std::filesystem::exists(CellFile("ckn-gm1-1000-seed1")));
+  ASSERT_TRUE(Run().ok());
+  EXPECT_TRUE(std::filesystem::exists(CellFile("ckn-gm1-1000-seed1")));
+  EXPECT_TRUE(std::filesystem::exists(CellFile("ckn-gm1-300-seed2")));
+}
+
+TEST_F(Table1Test, ACellThatCannotBeIsAnErrorThatSaysWhy) {
+  options_.cells = {{"ckn-gm1", 2000, 1}};
+  const absl::Status status = Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("got 2000, expected at most the 1200"));
+}
+
+TEST(Table1CellsTest, OneSeedIsTheWholeTableMoreRepeatWhereSubsetsMatter) {
+  const std::vector<Cell> one = Table1Cells(1);
+  EXPECT_EQ(one.size(), 32U);
+  const std::vector<Cell> three = Table1Cells(3);
+  EXPECT_EQ(three.size(), 32U + 2 * (4 * 5 + 2));
+  std::set<std::string> names;
+  for (const Cell& cell : three) names.insert(cell.Name());
+  EXPECT_EQ(names.size(), three.size());
+  EXPECT_TRUE(std::equal(one.begin(), one.end(), three.begin()));
+  EXPECT_TRUE(names.contains("ckn-pm1-60000-seed3"));
+  EXPECT_FALSE(names.contains("ckn-pm2-60000-seed2"));
+}
+
+}  // namespace
+}  // namespace ckn
