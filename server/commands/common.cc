@@ -35,14 +35,13 @@ void AddThreadsOption(CLI::App& command, int& threads) {
 }
 
 CLI::Validator AtLeast(std::int64_t min) {
-  return CLI::Validator(
-      [min](const std::string& text) {
-        std::int64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error == std::errc() && end == text.data() + text.size() && value >= min) return std::string();
-        return absl::StrCat("got ", text, ", expected a whole number of at least ", min);
-      },
-      "");
+  return {[min](const std::string& text) {
+            std::int64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc() && end == text.data() + text.size() && value >= min) return std::string();
+            return absl::StrCat("got ", text, ", expected a whole number of at least ", min);
+          },
+          ""};
 }
 
 std::optional<ImageSize> StretchSize(const InputSpec& input) {

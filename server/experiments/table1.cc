@@ -107,8 +107,8 @@ class Table1 {
     if (learned_now) CKN_RETURN_IF_ERROR(results_.WriteLayers(name, LayersJson(cell, shared, watch, curves)));
 
     CKN_ASSIGN_OR_RETURN(const Encoder encoder, Encoder::Create(shared.network.layers, shared.plan.shapes.front()));
-    progress.report(absl::StrFormat("encoding %d images to %d features", train_.size() + test_.size(),
-                                    encoder.feature_count()));
+    progress.report(
+        absl::StrFormat("encoding %d images to %d features", train_.size() + test_.size(), encoder.feature_count()));
     CKN_ASSIGN_OR_RETURN(shared.train, EncodeDataset(train_, all, shared.plan.input, encoder, pool_, progress));
     all.resize(test_.size());
     std::iota(all.begin(), all.end(), std::size_t{0});

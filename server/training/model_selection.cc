@@ -17,22 +17,33 @@ namespace {
 
 constexpr std::uint64_t kFoldStream = 4'000'000;
 
-// Misclassified rows of standardised x for each point of the path.
-std::vector<std::int64_t> CountErrors(const std::vector<SvmPathPoint>& path, const Eigen::Ref<const RowMatrixF>& x,
-                                      std::span<const int> labels, ThreadPool& pool) {
-  std::vector<std::int64_t> errors(path.size());
-  pool.ParallelFor(path.size(), [&](std::size_t i, int) {
-    const LinearSvm& svm = path[i].svm;
-    RowMatrixF scores(x.rows(), svm.classes());
+// Misclassified rows of standardised x.
+std::int64_t CountErrors(const LinearSvm& svm, const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels,
+                         ThreadPool& pool) {
+  constexpr Eigen::Index kBlock = 256;
+  std::vector<std::int64_t> errors(static_cast<std::size_t>((x.rows() + kBlock - 1) / kBlock));
+  pool.ParallelFor(errors.size(), [&](std::size_t block, int) {
+    const Eigen::Index first = static_cast<Eigen::Index>(block) * kBlock;
+    RowMatrixF scores(std::min(kBlock, x.rows() - first), svm.classes());
     scores.rowwise() = svm.bias.transpose();
-    Gemm(Op::kNone, Op::kTranspose, x.rows(), svm.classes(), svm.features(), 1, x.data(), x.outerStride(),
-         svm.weights.data(), svm.features(), 1, scores.data(), svm.classes());
-    for (Eigen::Index row = 0; row < x.rows(); ++row) {
+    Gemm(Op::kNone, Op::kTranspose, scores.rows(), svm.classes(), svm.features(), 1, x.row(first).data(),
+         x.outerStride(), svm.weights.data(), svm.features(), 1, scores.data(), svm.classes());
+    for (Eigen::Index row = 0; row < scores.rows(); ++row) {
       const std::span<const float> row_scores(scores.row(row).data(), static_cast<std::size_t>(scores.cols()));
-      if (ArgMax(row_scores) != labels[row]) ++errors[i];
+      if (ArgMax(row_scores) != labels[first + row]) ++errors[block];
     }
   });
-  return errors;
+  return std::accumulate(errors.begin(), errors.end(), std::int64_t{0});
+}
+
+// Whether the errors so far, C ascending, tell that the best C is behind: the last three are all worse than the least
+// by more than chance makes of it (a standard deviation of that count).
+bool BestIsBehind(std::span<const std::int64_t> errors) {
+  constexpr std::size_t kLast = 3;
+  if (errors.size() <= kLast) return false;
+  const auto least = static_cast<double>(*std::min_element(errors.begin(), errors.end()));
+  return std::all_of(errors.end() - kLast, errors.end(),
+                     [least](std::int64_t count) { return static_cast<double>(count) > least + std::sqrt(least); });
 }
 
 // fold[i] in [0, folds): a random one, balanced within each class.
@@ -94,28 +105,34 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
                                                  const ValidationPlan& plan, const SvmOptions& options,
                                                  std::uint64_t seed, ThreadPool& pool, const Progress& progress) {
   const Eigen::Index n = x.rows();
-  std::vector<std::int64_t> errors(plan.c_grid.size());
+  std::vector<std::int64_t> errors(plan.c_grid.size());  // as many as are known
   Eigen::Index validated = 0;
   std::vector<SvmPathPoint> path;
-  const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows,
-                              std::span<const int> row_labels) -> absl::Status {
+  // Trains the path on the first `fit` rows and adds the errors on the others.
+  const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels,
+                              Eigen::Index fit) -> absl::Status {
     const auto start = std::chrono::steady_clock::now();
-    CKN_ASSIGN_OR_RETURN(path, TrainSvmPath(rows, row_labels, classes, plan.c_grid, options, nullptr, pool, progress));
+    const auto unseen = static_cast<std::size_t>(rows.rows() - fit);
+    std::size_t known = 0;
+    CKN_ASSIGN_OR_RETURN(
+        path, TrainSvmPath(rows.topRows(fit), row_labels.first(static_cast<std::size_t>(fit)), classes, plan.c_grid,
+                           options, nullptr, pool, progress, [&](const SvmPathPoint& point) {
+                             errors[known++] +=
+                                 CountErrors(point.svm, rows.bottomRows(unseen), row_labels.last(unseen), pool);
+                             // Folds add up, so all of them need all of the path.
+                             return plan.held_out == 0 || !BestIsBehind(std::span(errors).first(known));
+                           }));
+    errors.resize(known);
+    validated += rows.rows() - fit;
     ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
     return absl::OkStatus();
-  };
-  const auto add_errors = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels) {
-    const std::vector<std::int64_t> counted = CountErrors(path, rows, row_labels, pool);
-    std::transform(counted.begin(), counted.end(), errors.begin(), errors.begin(), std::plus<>());
-    validated += rows.rows();
   };
 
   if (plan.c_grid.size() > 1 && plan.held_out > 0) {
     const Eigen::Index fit = n - plan.held_out;
     const Standardization standardization = FitStandardization(x.topRows(fit), pool);
     Standardize(standardization, x, pool);
-    CKN_RETURN_IF_ERROR(train_path(x.topRows(fit), labels.first(fit)));
-    add_errors(x.bottomRows(plan.held_out), labels.last(plan.held_out));
+    CKN_RETURN_IF_ERROR(train_path(x, labels, fit));
     Unstandardize(standardization, x, pool);
   } else if (plan.c_grid.size() > 1) {
     const std::vector<int> fold_of = AssignFolds(labels, classes, plan.folds, seed);
@@ -131,8 +148,7 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
       const Standardization standardization = FitStandardization(ordered.topRows(fit), pool);
       Standardize(standardization, ordered, pool);
       progress.report(absl::StrFormat("fold %d of %d", fold + 1, plan.folds));
-      CKN_RETURN_IF_ERROR(train_path(ordered.topRows(fit), std::span<const int>(ordered_labels).first(fit)));
-      add_errors(ordered.bottomRows(n - fit), std::span<const int>(ordered_labels).last(n - fit));
+      CKN_RETURN_IF_ERROR(train_path(ordered, ordered_labels, fit));
     }
   }
 

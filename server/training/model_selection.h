@@ -26,8 +26,9 @@ struct TrainedClassifier {
   Standardization standardization;
   LinearSvm svm;
   double c = 0;
-  double validation_error_percent = 0;      // at the chosen C
-  std::vector<double> curve_error_percent;  // [c_grid]
+  double validation_error_percent = 0;  // at the chosen C
+  // [c_grid], or fewer: where many features make each C costly, held-out validation ends once the best C is behind.
+  std::vector<double> curve_error_percent;
 };
 
 // Rows to hold out for validation: the last `count`-th part of each class, as near to the classes' shares as rounding

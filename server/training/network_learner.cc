@@ -50,8 +50,7 @@ absl::StatusOr<LearnedNetwork> LearnNetwork(const NetworkPlan& plan, const Datas
   v1::TrainingCheckpoint state;
   state.set_key(checkpoint.key);
   if (!checkpoint.path.empty() && checkpoint.resume) {
-    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found,
-                         ReadCheckpoint(checkpoint.path, checkpoint.key));
+    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found, ReadCheckpoint(checkpoint.path, checkpoint.key));
     if (found) {
       state = *std::move(found);
       progress.report(absl::StrFormat("resuming from %s: %d of %d layers done", checkpoint.path, state.layers_size(),
@@ -83,11 +82,11 @@ absl::StatusOr<LearnedNetwork> LearnNetwork(const NetworkPlan& plan, const Datas
         state.set_optimiser(optimiser);
         return save();
       };
-      CKN_ASSIGN_OR_RETURN(
-          learned, LearnLayer(
-                       layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
-                       [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed,
-                       k + 1, layer_checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
+      CKN_ASSIGN_OR_RETURN(learned,
+                           LearnLayer(
+                               layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
+                               [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed, k + 1,
+                               layer_checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
       state.clear_optimiser();
     }
     if (static_cast<int>(k) >= state.layers_size()) {

@@ -16,6 +16,9 @@ struct SvmOptions {
   // Stop when the duality gap is at most this part of the objective.
   double relative_gap = 1e-5;
   int max_newton_iterations = 200;
+  // From this many columns on all classes are trained together (svm_newton_joint.h), below it one after the other
+  // (svm_newton_binary.h).
+  Eigen::Index joint_from_columns = 8000;
 };
 
 // One trained binary problem.
@@ -32,6 +35,10 @@ struct SvmPathPoint {
   std::vector<SvmReport> reports;  // [classes]
 };
 
+// Told each point of a path, in ascending order of C. What it returns matters where classes are trained together, point
+// after point: false ends the path there.
+using OnPathPoint = std::function<bool(const SvmPathPoint& point)>;
+
 // Trains one-vs-rest linear SVMs for each C of an ascending path, each warm-started from the one before.
 //
 // For class k, with y_i = 1 if labels[i] == k and -1 otherwise, and v = [w, b],
@@ -40,14 +47,13 @@ struct SvmPathPoint {
 //
 // x: [n][d] standardised features followed by a column of ones, so x.cols() is d + 1. labels[i] in [0, classes).
 // `initial`: where to start, if not nullptr (same shape as the result).
-// Primal active-set Newton method: the generalised Hessian over the margin violators, solved by conjugate gradients
-// with a Cholesky factor of (nearly) that Hessian as preconditioner and an exact line search. With alpha_i = 2 C xi_i
-// the duality gap is ||grad P||^2 / 2, so it is known at no cost. Classes are independent and run on the pool's
-// threads; the result does not depend on their number.
+// Primal active-set Newton method: the generalised Hessian over the margin violators, solved by preconditioned
+// conjugate gradients, and an exact line search. With alpha_i = 2 C xi_i the duality gap is ||grad P||^2 / 2, so it is
+// known at no cost. The result does not depend on the number of threads.
 absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x,
                                                        std::span<const int> labels, int classes,
                                                        std::span<const double> c_path, const SvmOptions& options,
                                                        const LinearSvm* initial, ThreadPool& pool,
-                                                       const Progress& progress);
+                                                       const Progress& progress, const OnPathPoint& on_point = {});
 
 }  // namespace ckn

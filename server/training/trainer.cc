@@ -133,7 +133,7 @@ absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& fea
   provenance.set_validation(validation.held_out > 0 ? absl::StrFormat("%d images held out", validation.held_out)
                                                     : absl::StrFormat("%d-fold cross-validation", options.folds));
   provenance.set_validation_error_percent(classifier.validation_error_percent);
-  for (std::size_t i = 0; i < validation.c_grid.size(); ++i) {
+  for (std::size_t i = 0; i < classifier.curve_error_percent.size(); ++i) {
     v1::ValidationPoint* point = provenance.add_validation_curve();
     point->set_svm_c(validation.c_grid[i]);
     point->set_error_percent(classifier.curve_error_percent[i]);

@@ -85,10 +85,24 @@ LinearSvm Liblinear(const Problem& problem, double c) {
   return svm;
 }
 
-std::vector<SvmPathPoint> Solve(const Problem& problem, const std::vector<double>& c_path, int threads = 2,
-                                const LinearSvm* initial = nullptr, double gap = 1e-7) {
+// The tests run with each of the two solvers.
+enum class Solver { kBinary, kJoint };
+
+class SvmSolverTest : public ::testing::TestWithParam<Solver> {
+ protected:
+  static std::vector<SvmPathPoint> Solve(const Problem& problem, const std::vector<double>& c_path, int threads = 2,
+                                         const LinearSvm* initial = nullptr, double gap = 1e-7);
+  static void ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path);
+};
+
+INSTANTIATE_TEST_SUITE_P(Solvers, SvmSolverTest, ::testing::Values(Solver::kBinary, Solver::kJoint),
+                         [](const auto& solver) { return solver.param == Solver::kBinary ? "Binary" : "Joint"; });
+
+std::vector<SvmPathPoint> SvmSolverTest::Solve(const Problem& problem, const std::vector<double>& c_path, int threads,
+                                               const LinearSvm* initial, double gap) {
   ThreadPool pool(threads);
   SvmOptions options;
+  options.joint_from_columns = GetParam() == Solver::kJoint ? 1 : 1 << 20;
   options.relative_gap = gap;
   absl::StatusOr<std::vector<SvmPathPoint>> path =
       TrainSvmPath(problem.x, problem.labels, problem.classes, c_path, options, initial, pool, Progress{});
@@ -96,7 +110,7 @@ std::vector<SvmPathPoint> Solve(const Problem& problem, const std::vector<double
   return *std::move(path);
 }
 
-void ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path) {
+void SvmSolverTest::ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path) {
   for (const SvmPathPoint& point : Solve(problem, c_path)) {
     const LinearSvm oracle = Liblinear(problem, point.c);
     for (int k = 0; k < problem.classes; ++k) {
@@ -110,15 +124,15 @@ void ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c
   }
 }
 
-TEST(SvmSolverTest, MatchesLiblinearWhenRowsAreMany) {
+TEST_P(SvmSolverTest, MatchesLiblinearWhenRowsAreMany) {
   ExpectMatchesLiblinear(Clouds(600, 20, 3, 1.0F, 1), {0x1p-15, 0x1p-8, 0.125, 1, 16, 256});
 }
 
-TEST(SvmSolverTest, MatchesLiblinearWhenColumnsAreMany) {  // the row-space form
+TEST_P(SvmSolverTest, MatchesLiblinearWhenColumnsAreMany) {  // the row-space form
   ExpectMatchesLiblinear(Clouds(60, 200, 2, 2.0F, 2), {0x1p-10, 0.125, 4, 64});
 }
 
-TEST(SvmSolverTest, MatchesLiblinearWithEqualRows) {
+TEST_P(SvmSolverTest, MatchesLiblinearWithEqualRows) {
   Problem problem = Clouds(40, 90, 2, 1.5F, 3);
   for (Eigen::Index i = 1; i < 20; ++i) {
     problem.x.row(i) = problem.x.row(0);
@@ -127,7 +141,7 @@ TEST(SvmSolverTest, MatchesLiblinearWithEqualRows) {
   ExpectMatchesLiblinear(problem, {0.5, 8});
 }
 
-TEST(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
+TEST_P(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
   std::vector<double> c_path;
   for (int i = -15; i <= 15; ++i) c_path.push_back(std::exp2(i));
   const Problem problem = Clouds(800, 40, 4, 1.2F, 4);
@@ -136,7 +150,7 @@ TEST(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
   }
 }
 
-TEST(SvmSolverTest, ReachesTheStatedGapWhenClassesOverlap) {
+TEST_P(SvmSolverTest, ReachesTheStatedGapWhenClassesOverlap) {
   // Far from the minimum the gap rises from step to step while the objective falls.
   const Problem problem = Clouds(3000, 60, 4, 3.0F, 8);
   for (const SvmPathPoint& point : Solve(problem, {0x1p-10, 1, 0x1p8, 0x1p15}, 2, nullptr, 1e-5)) {
@@ -144,7 +158,7 @@ TEST(SvmSolverTest, ReachesTheStatedGapWhenClassesOverlap) {
   }
 }
 
-TEST(SvmSolverTest, TheStartChangesTheWorkNotTheResult) {
+TEST_P(SvmSolverTest, TheStartChangesTheWorkNotTheResult) {
   const Problem problem = Clouds(500, 30, 3, 1.0F, 5);
   const std::vector<SvmPathPoint> cold = Solve(problem, {8});
   const std::vector<SvmPathPoint> path = Solve(problem, {0.5, 2, 8});
@@ -157,7 +171,7 @@ TEST(SvmSolverTest, TheStartChangesTheWorkNotTheResult) {
   }
 }
 
-TEST(SvmSolverTest, ThreadsDoNotChangeABit) {
+TEST_P(SvmSolverTest, ThreadsDoNotChangeABit) {
   const Problem problem = Clouds(700, 50, 5, 1.0F, 6);
   const std::vector<SvmPathPoint> one = Solve(problem, {0.25, 4}, 1);
   const std::vector<SvmPathPoint> three = Solve(problem, {0.25, 4}, 3);
@@ -167,7 +181,7 @@ TEST(SvmSolverTest, ThreadsDoNotChangeABit) {
   }
 }
 
-TEST(SvmSolverTest, StopsOnRequest) {
+TEST_P(SvmSolverTest, StopsOnRequest) {
   const Problem problem = Clouds(100, 10, 2, 1.0F, 7);
   const std::atomic<bool> stop{true};
   Progress progress;
@@ -176,6 +190,28 @@ TEST(SvmSolverTest, StopsOnRequest) {
   const double c[] = {1};
   EXPECT_EQ(TrainSvmPath(problem.x, problem.labels, 2, c, SvmOptions{}, nullptr, pool, progress).status().code(),
             absl::StatusCode::kCancelled);
+}
+
+TEST_P(SvmSolverTest, TellsEachPointInOrder) {
+  const Problem problem = Clouds(300, 10, 3, 1.0F, 9);
+  ThreadPool pool(2);
+  SvmOptions options;
+  options.joint_from_columns = GetParam() == Solver::kJoint ? 1 : 1 << 20;
+  const double c_path[] = {0.25, 1, 4, 16};
+  std::vector<double> told;
+  const auto path = TrainSvmPath(problem.x, problem.labels, 3, c_path, options, nullptr, pool, Progress{},
+                                 [&told](const SvmPathPoint& point) {
+                                   told.push_back(point.c);
+                                   return point.c < 4;
+                                 });
+  ASSERT_TRUE(path.ok());
+  if (GetParam() == Solver::kJoint) {
+    EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4));
+    EXPECT_EQ(path->size(), 3U);
+  } else {
+    EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4, 16));
+    EXPECT_EQ(path->size(), 4U);
+  }
 }
 
 TEST(CholeskyTest, FactorsAndSolvesAcrossBlockBorders) {
@@ -197,6 +233,21 @@ TEST(CholeskyTest, FactorsAndSolvesAcrossBlockBorders) {
     Eigen::VectorXf b = (full * expected).cast<float>();
     CholeskySolve(a, b);
     EXPECT_LT((b.cast<double>() - expected).cwiseAbs().maxCoeff(), 2e-2) << n;
+
+    // A pool changes nothing; many columns are solved as one is.
+    RowMatrixF shared = RowMatrixF::Zero(n, n);
+    AddGram(rows.data(), rows.rows(), n, 1, shared);
+    shared.diagonal().array() += 1;
+    ThreadPool pool(3);
+    ASSERT_TRUE(CholeskyInPlace(shared, &pool));
+    EXPECT_EQ(RowMatrixF(shared.triangularView<Eigen::Lower>()), RowMatrixF(a.triangularView<Eigen::Lower>()));
+    const Eigen::VectorXd other = Eigen::VectorXd::LinSpaced(n, 2, 3);
+    RowMatrixF columns(n, 2);
+    columns.col(0) = (full * expected).cast<float>();
+    columns.col(1) = (full * other).cast<float>();
+    CholeskySolve(a, columns, pool);
+    EXPECT_LT((columns.col(0).cast<double>() - expected).cwiseAbs().maxCoeff(), 2e-2) << n;
+    EXPECT_LT((columns.col(1).cast<double>() - other).cwiseAbs().maxCoeff(), 2e-2) << n;
   }
 }
 
