@@ -152,7 +152,14 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
         }
       }
     }
-    map = std::move(pooled);
+    if (layer.projection.size() == 0) {
+      map = std::move(pooled);
+      continue;
+    }
+    // After pooling, since both are linear and pooling leaves fewer places.
+    map = FeatureMap(pooled.height, pooled.width, p);
+    Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(pooled.height) * pooled.width, p, p, 1, pooled.values.data(),
+         p, layer.projection.data(), p, 0, map.values.data(), p);
   }
   return map;
 }

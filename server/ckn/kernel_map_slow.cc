@@ -94,7 +94,19 @@ std::vector<double> EncodeSlow(const std::vector<Layer>& layers, const FeatureMa
         }
       }
     }
-    map = std::move(xi);
+    if (layer.projection.size() == 0) {
+      map = std::move(xi);
+      continue;
+    }
+    map = MapD(xi.height, xi.width, xi.channels);
+    for (int i = 0; i < xi.height; ++i) {
+      for (int j = 0; j < xi.width; ++j) {
+        for (int l = 0; l < xi.channels; ++l) {
+          for (int m = 0; m < xi.channels; ++m)
+            map(i, j, l) += static_cast<double>(layer.projection(l, m)) * xi(i, j, m);
+        }
+      }
+    }
   }
   return map.values;
 }

@@ -42,6 +42,17 @@ absl::Status ValidateLayer(const Layer& layer) {
     return absl::InvalidArgumentError(
         absl::StrFormat("eta: got [%d], expected [%d]", layer.eta.size(), layer.filters.rows()));
   }
+  if (layer.projection.size() != 0 &&
+      (layer.projection.rows() != layer.filters.rows() || layer.projection.cols() != layer.filters.rows())) {
+    return absl::InvalidArgumentError(absl::StrFormat("projection: got [%d][%d], expected [%d][%d] or nothing",
+                                                      layer.projection.rows(), layer.projection.cols(),
+                                                      layer.filters.rows(), layer.filters.rows()));
+  }
+  for (Eigen::Index i = 0; i < layer.projection.size(); ++i) {
+    if (std::abs(layer.projection.data()[i]) <= kMaxParameter) continue;
+    return absl::InvalidArgumentError(absl::StrFormat("projection[%d]: got %g, expected at most %g in magnitude", i,
+                                                      layer.projection.data()[i], kMaxParameter));
+  }
   const auto between = [](const char* field, float value, float min) {
     if (value >= min && value <= kMaxParameter) return absl::OkStatus();
     return absl::InvalidArgumentError(

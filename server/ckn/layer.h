@@ -29,6 +29,9 @@ struct Layer {
   float epsilon = 1e-5F;  // floor of the patch norm
   RowMatrixF filters;     // W [p][m * m * in_channels]; within a filter y, x, channel, channel fastest
   Eigen::VectorXf eta;    // [p], >= 0
+  // [p][p], symmetric, or empty: xi at each place is multiplied by it after pooling. For the Nystrom approximation of
+  // the kernel it is the inverse square root of the filters' own kernel matrix.
+  RowMatrixF projection;
 
   [[nodiscard]] int filter_count() const { return static_cast<int>(filters.rows()); }
   [[nodiscard]] int patch_dim() const { return patch_size * patch_size * in_channels; }

@@ -24,7 +24,7 @@ namespace ckn {
 namespace {
 
 struct TrainArguments {
-  std::string arch, recipe, data, class_names, out, init = "kmeans";
+  std::string arch, recipe, data, class_names, out, init = "kmeans", method = "problem4";
   int threads = 0;
   bool skip_test = false;
   TrainerOptions options;
@@ -45,6 +45,7 @@ std::string CommandLine(const TrainArguments& args, const std::string& dataset_t
   if (options.train_size > 0) absl::StrAppend(&line, " --train-size ", options.train_size);
   absl::StrAppend(&line, " --seed ", options.seed, " --pairs ", options.learning.pairs, " --iterations ",
                   options.learning.iterations);
+  if (args.method != "problem4") absl::StrAppend(&line, " --method ", args.method);
   if (args.init != "kmeans") absl::StrAppend(&line, " --init ", args.init);
   if (options.held_out >= 0) absl::StrAppend(&line, " --validation-size ", options.held_out);
   if (options.folds != defaults.folds) absl::StrAppend(&line, " --folds ", options.folds);
@@ -81,6 +82,7 @@ absl::Status RunTrain(const TrainArguments& args) {
   ThreadPool pool(args.threads > 0 ? args.threads : AvailableCpus());
   TrainerOptions options = args.options;
   options.learning.init = args.init == "random" ? FilterInit::kRandom : FilterInit::kKMeans;
+  options.learning.method = args.method == "nystrom" ? LearningMethod::kNystrom : LearningMethod::kProblem4;
   options.checkpoint_path = args.out + ".checkpoint";
   absl::StatusOr<Model> model = Train(recipe, train, test.get(), options, pool, progress);
   if (absl::IsCancelled(model.status())) {
@@ -144,7 +146,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   AddThreadsOption(*command, args->threads);
   command->add_flag("--resume", options.resume, "Continue from FILE.checkpoint if it is there");
 
-  CLI::Option_group* learning = command->add_option_group("Learning of the filters (problem (4) of the paper)");
+  CLI::Option_group* learning = command->add_option_group("Learning of the filters");
   learning->add_option("--pairs", options.learning.pairs, "Pairs of patches for each layer")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000'000}))
       ->capture_default_str()
@@ -153,6 +155,11 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str()
       ->type_name("N");
+  learning
+      ->add_option("--method", args->method,
+                   "problem4: the paper's, by L-BFGS-B; nystrom: spherical k-means and a projection, in seconds")
+      ->check(CLI::IsMember({"problem4", "nystrom"}))
+      ->capture_default_str();
   learning->add_option("--init", args->init, "Filters to start from")
       ->check(CLI::IsMember({"kmeans", "random"}))
       ->capture_default_str();

@@ -31,7 +31,7 @@ constexpr std::string_view kMagic(
     "\x89"
     "CKN\r\n\x1a\n",
     8);
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kHeaderBytesAt = 12;
 constexpr std::size_t kPayloadBytesAt = 16;
@@ -210,6 +210,13 @@ absl::Status CheckProvenance(const v1::Provenance& provenance, const ModelLimits
   return absl::OkStatus();
 }
 
+// The first version whose readers understand all that is in the model.
+std::uint32_t VersionOf(const v1::Model& proto) {
+  const bool projected =
+      std::ranges::any_of(proto.layers(), [](const v1::Layer& layer) { return !layer.projection().empty(); });
+  return projected ? 2 : 1;
+}
+
 std::string Serialize(const v1::Model& proto) {
   std::string payload;
   {
@@ -222,7 +229,7 @@ std::string Serialize(const v1::Model& proto) {
   }
   std::string file(kMagic);
   file.reserve(kHeaderBytes + payload.size());
-  AppendNumber(kVersion, 4, file);
+  AppendNumber(VersionOf(proto), 4, file);
   AppendNumber(kHeaderBytes, 4, file);
   AppendNumber(payload.size(), 8, file);
   file += Sha256Digest(payload);
@@ -276,6 +283,7 @@ v1::Layer LayerToProto(const Layer& layer, const v1::LayerLearning& learning) {
   out.set_epsilon(layer.epsilon);
   SetBytes(layer.filters, out.mutable_weights());
   SetBytes(layer.eta, out.mutable_eta());
+  SetBytes(layer.projection, out.mutable_projection());
   *out.mutable_learning() = learning;
   return out;
 }
@@ -303,6 +311,11 @@ absl::StatusOr<Layer> LayerFromProto(const v1::Layer& proto, const ModelLimits& 
   ReadFloats(proto.weights(), Values(layer.filters));
   layer.eta.resize(proto.filters());
   ReadFloats(proto.eta(), Values(layer.eta));
+  if (!proto.projection().empty()) {
+    CKN_RETURN_IF_ERROR(CheckFloatBytes("projection", proto.projection(), proto.filters(), proto.filters()));
+    layer.projection.resize(proto.filters(), proto.filters());
+    ReadFloats(proto.projection(), Values(layer.projection));
+  }
   CKN_RETURN_IF_ERROR(ValidateLayer(layer));
   CKN_RETURN_IF_ERROR(CheckLearning(proto.learning(), limits));
   return layer;

@@ -25,7 +25,7 @@ struct Partial {
 }  // namespace
 
 absl::StatusOr<RowMatrixF> KMeans(const Eigen::Ref<const RowMatrixF>& points, int clusters, int iterations,
-                                  std::uint64_t seed, ThreadPool& pool, const Progress& progress) {
+                                  Centroids kind, std::uint64_t seed, ThreadPool& pool, const Progress& progress) {
   const Eigen::Index n = points.rows();
   const Eigen::Index dim = points.cols();
   if (n < clusters) {
@@ -90,6 +90,12 @@ absl::StatusOr<RowMatrixF> KMeans(const Eigen::Ref<const RowMatrixF>& points, in
             reseeded < chunks ? partials[reseeded].farthest : static_cast<Eigen::Index>(UniformIndex(rng, n));
         ++reseeded;
         centroids.row(c) = points.row(point);
+      }
+    }
+    if (kind == Centroids::kSpherical) {
+      // A sum of opposite points has no direction; it stays and is an empty cluster's concern in the next iteration.
+      for (int c = 0; c < clusters; ++c) {
+        if (const float norm = centroids.row(c).norm(); norm > 0) centroids.row(c) /= norm;
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "server/training/kernel_approximation.h"
 #include "server/training/kmeans.h"
 #include "server/training/lbfgsb.h"
+#include "server/training/nystrom.h"
 #include "server/training/random.h"
 
 namespace ckn {
@@ -93,13 +94,16 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
                                   shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));
 
+  if (options.method == LearningMethod::kNystrom) {
+    return LearnNystromLayer(shape, filters, sigma, pairs, held_out_pairs, options, seed + stream, pool, progress);
+  }
   RowMatrixF initial;
   if (options.init == FilterInit::kRandom) {
     initial = RandomFilters(filters, pairs.x.cols(), seed + stream);
   } else if (checkpoint.restored.empty()) {  // a restored state replaces the initial point
     const Eigen::Index points = std::min<Eigen::Index>(pairs.size(), options.kmeans_points);
-    CKN_ASSIGN_OR_RETURN(
-        initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, seed + stream, pool, progress));
+    CKN_ASSIGN_OR_RETURN(initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, Centroids::kMeans,
+                                         seed + stream, pool, progress));
     progress.report(absl::StrFormat("k-means of %d points done (%.1f s)", points, SecondsSince(start)));
   } else {
     initial.setZero(filters, pairs.x.cols());

@@ -13,9 +13,12 @@
 
 namespace ckn {
 
+// kProblem4: problem (4) of the paper by L-BFGS-B. kNystrom: see nystrom.h; iterations and init do not matter then.
+enum class LearningMethod { kProblem4, kNystrom };
 enum class FilterInit { kKMeans, kRandom };
 
 struct LearningOptions {
+  LearningMethod method = LearningMethod::kProblem4;
   std::int64_t pairs = 300'000;  // n of problem (4)
   int iterations = 1'000;        // at most, of L-BFGS-B
   FilterInit init = FilterInit::kKMeans;

@@ -5,8 +5,8 @@
 
 namespace ckn {
 
-double ExactLineSearch(const Eigen::Ref<const Eigen::VectorXd>& margins, const Eigen::Ref<const Eigen::VectorXd>& slopes,
-                       double c, double linear, double quadratic) {
+double ExactLineSearch(const Eigen::Ref<const Eigen::VectorXd>& margins,
+                       const Eigen::Ref<const Eigen::VectorXd>& slopes, double c, double linear, double quadratic) {
   double low = 0, high = std::numeric_limits<double>::infinity(), t = 1;
   for (int i = 0; i < 50; ++i) {
     double derivative = linear + t * quadratic;

@@ -256,9 +256,9 @@ class BinaryNewton::State {
   const RowMatrixF& gram_;                // X^T X, lower triangle
   const SvmOptions options_;
   double c_ = 0;
-  std::vector<float> y_;         // [n]
-  Eigen::VectorXd margins_;      // y_i w.x_i, [n]
-  Eigen::VectorXd slopes_;       // y_i step.x_i, [n]
+  std::vector<float> y_;     // [n]
+  Eigen::VectorXd margins_;  // y_i w.x_i, [n]
+  Eigen::VectorXd slopes_;   // y_i step.x_i, [n]
   std::vector<std::int32_t> active_;
   Eigen::VectorXd w_, gradient_, step_;
   Eigen::VectorXf partial_;

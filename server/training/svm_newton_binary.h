@@ -9,8 +9,9 @@
 
 namespace ckn {
 
-// Newton's method for one class at a time, its own Cholesky factor of (nearly) the exact Hessian as preconditioner: takes
-// few and cheap iterations while d^3 is small. Runs on the calling thread; one object serves any number of classes.
+// Newton's method for one class at a time, its own Cholesky factor of (nearly) the exact Hessian as preconditioner:
+// takes few and cheap iterations while d^3 is small. Runs on the calling thread; one object serves any number of
+// classes.
 class BinaryNewton {
  public:
   // x [n][d] with a last column of ones; gram: the lower triangle of x^T x. Keeps references to both.

@@ -65,8 +65,8 @@ std::vector<SvmReport> JointNewton::Solve(double c, const Progress& progress) {
       SvmReport& report = reports[k];
       report.objective = Objective(k);
       report.gap = 0.5 * gradients_.row(k).squaredNorm();
-      const bool progress_made = report.gap < 0.5 * least_gap[k] ||
-                                 report.objective < (1 - 0.1 * options_.relative_gap) * least_objective[k];
+      const bool progress_made =
+          report.gap < 0.5 * least_gap[k] || report.objective < (1 - 0.1 * options_.relative_gap) * least_objective[k];
       stalled[k] = progress_made ? 0 : stalled[k] + 1;
       least_gap[k] = std::min(least_gap[k], report.gap);
       least_objective[k] = std::min(least_objective[k], report.objective);
@@ -183,8 +183,8 @@ double JointNewton::Objective(int k) const {
 void JointNewton::Factor(const Classes& classes) {
   std::int64_t violators = 0;
   for (const int k : classes) violators += (margins_.row(k).array() < 1).count();
-  const double share =
-      static_cast<double>(std::max<std::int64_t>(violators, 1)) / static_cast<double>(n() * static_cast<Eigen::Index>(classes.size()));
+  const double share = static_cast<double>(std::max<std::int64_t>(violators, 1)) /
+                       static_cast<double>(n() * static_cast<Eigen::Index>(classes.size()));
   const double shift = 1 / (2 * c_ * share);
   if (factor_shift_ > 0 && shift < kMaxShiftRatio * factor_shift_ && factor_shift_ < kMaxShiftRatio * shift) return;
   for (double used = shift;; used *= 4) {

@@ -13,9 +13,9 @@ namespace ckn {
 // Newton's method for the problems of all classes at the same time, for features too many to factor a matrix a class:
 // one pass over the rows serves every class, and one Cholesky factor preconditions them all.
 //
-// The Newton system of class k is (I / (2 C) + X_A^T X_A) step = -grad / (2 C), A the rows that violate the margin. With
-// a share a of the rows in A it is much like a (I / (2 C a) + X^T X), the preconditioner, where the violators are many;
-// what few violators leave open, the first term settles.
+// The Newton system of class k is (I / (2 C) + X_A^T X_A) step = -grad / (2 C), A the rows that violate the margin.
+// With a share a of the rows in A it is much like a (I / (2 C a) + X^T X), the preconditioner, where the violators are
+// many; what few violators leave open, the first term settles.
 class JointNewton {
  public:
   // x [n][d] with a last column of ones, labels [n] in [0, classes). Keeps references to both. Takes 2 d^2 floats.
@@ -38,8 +38,9 @@ class JointNewton {
 
   // products [n][m] = x v^T, v [m][d].
   void Multiply(const RowMatrixF& v, RowMatrixF& products);
-  // sums [m][d] += for each row i and j: weight_ij x_i, where `weigh(first, block)` turns the products of the block's rows
-  // with v into weights, or fills them when there is no v. Rows in which no class of `classes` is violated are skipped.
+  // sums [m][d] += for each row i and j: weight_ij x_i, where `weigh(first, block)` turns the products of the block's
+  // rows with v into weights, or fills them when there is no v. Rows in which no class of `classes` is violated are
+  // skipped.
   template <typename Weigh>
   void AddViolators(const Classes& classes, const RowMatrixF* v, Weigh weigh, RowMatrixD& sums);
 

@@ -31,7 +31,8 @@ std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_s
   return absl::StrCat("recipe {", recipe.ShortDebugString(), "} data ", dataset_sha256, " train_size ",
                       options.train_size, " seed ", options.seed, " pairs ", options.learning.pairs, " iterations ",
                       options.learning.iterations, " init ",
-                      options.learning.init == FilterInit::kKMeans ? "kmeans" : "random");
+                      options.learning.init == FilterInit::kKMeans ? "kmeans" : "random",
+                      options.learning.method == LearningMethod::kNystrom ? " nystrom" : "");
 }
 
 // Each class needs images to be learned from in every part of the plan.

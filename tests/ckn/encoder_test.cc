@@ -94,6 +94,22 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
                                          TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
                                          TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
+TEST(EncoderTest, AProjectionActsOnEachPlaceOfThePooledMap) {
+  std::vector<Layer> layers = {RandomLayer({3, 1, 7, 2}, 1), RandomLayer({2, 7, 5, 2}, 2)};
+  for (Layer& layer : layers) {
+    std::mt19937 rng(static_cast<unsigned>(layer.filter_count()));
+    std::normal_distribution<float> normal;
+    layer.projection.resize(layer.filter_count(), layer.filter_count());
+    for (Eigen::Index i = 0; i < layer.projection.size(); ++i) layer.projection.data()[i] = normal(rng);
+    layer.projection = (layer.projection + layer.projection.transpose()).eval();
+  }
+  const FeatureMap map = RandomMap(13, 10, 1, 5);
+  const std::vector<float> got = Encode(MakeEncoder(layers, {13, 10, 1}), map);
+  EXPECT_LT(RelativeError(got, EncodeSlow(layers, map)), 1e-5);
+  layers[0].projection.resize(0, 0);
+  EXPECT_GT(RelativeError(got, EncodeSlow(layers, map)), 1e-2);
+}
+
 TEST(EncoderTest, ManyThreadsGiveTheBitsOfOne) {
   const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1), RandomLayer({3, 12, 50, 3}, 2)};
   const Encoder encoder = MakeEncoder(layers, {28, 28, 2});

@@ -109,6 +109,7 @@ void ExpectEqual(const Model& a, const Model& b) {
     EXPECT_EQ(a.layers[k].epsilon, b.layers[k].epsilon);
     EXPECT_EQ(a.layers[k].filters, b.layers[k].filters);
     EXPECT_EQ(a.layers[k].eta, b.layers[k].eta);
+    EXPECT_EQ(a.layers[k].projection, b.layers[k].projection);
     EXPECT_EQ(a.learning[k].SerializeAsString(), b.learning[k].SerializeAsString());
   }
   EXPECT_EQ(a.standardization.mean, b.standardization.mean);
@@ -117,6 +118,17 @@ void ExpectEqual(const Model& a, const Model& b) {
   EXPECT_EQ(a.svm.bias, b.svm.bias);
   EXPECT_EQ(a.class_names, b.class_names);
   EXPECT_EQ(a.provenance.SerializeAsString(), b.provenance.SerializeAsString());
+}
+
+TEST(ModelFileTest, AProjectionComesBackAndAsksForVersion2) {
+  Model model = FullModel();
+  EXPECT_EQ(SerializeModelFile(model)[8], 1);
+  model.layers[1].projection = RowMatrixF::Random(5, 5);
+  const std::string file = SerializeModelFile(model);
+  EXPECT_EQ(file[8], 2);
+  const absl::StatusOr<Model> parsed = ParseModelFile(std::as_bytes(std::span(file)), ModelLimits{});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ExpectEqual(model, *parsed);
 }
 
 TEST(ModelFileTest, RoundTripKeepsEveryField) {
@@ -210,10 +222,10 @@ TEST(ModelFileTest, ForeignFilesAreNotModelFiles) {
 
 TEST(ModelFileTest, NewerVersionSaysSo) {
   std::string file = SerializeModelFile(TinyModel());
-  file[8] = 2;
+  file[8] = 3;
   const absl::Status status = ParseError(file);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 2, expected at most 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 3, expected at most 2"));
   file[8] = 0;
   EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 0"));
 }
@@ -277,6 +289,14 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
       {"weights NaN", [nan](v1::Model& m) { SetFloat(m.mutable_layers(1)->mutable_weights(), 17, nan); },
        "layer 2: filters[1][1]: got nan"},
       {"eta cut", [](v1::Model& m) { m.mutable_layers(0)->clear_eta(); }, "layer 1: eta: got 0 bytes, expected 16"},
+      {"projection cut", [](v1::Model& m) { m.mutable_layers(0)->set_projection(std::string(60, '\0')); },
+       "layer 1: projection: got 60 bytes, expected 64 (4 x 4 float32)"},
+      {"projection NaN",
+       [nan](v1::Model& m) {
+         m.mutable_layers(0)->set_projection(std::string(64, '\0'));
+         SetFloat(m.mutable_layers(0)->mutable_projection(), 3, nan);
+       },
+       "layer 1: projection[3]: got nan"},
       {"eta negative", [](v1::Model& m) { SetFloat(m.mutable_layers(0)->mutable_eta(), 3, -1); },
        "layer 1: eta[3]: got -1"},
       {"objective", [](v1::Model& m) { m.mutable_layers(0)->mutable_learning()->set_objective(NAN); },

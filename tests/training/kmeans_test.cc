@@ -23,7 +23,7 @@ RowMatrixF Blobs(Eigen::Index n, int blobs, unsigned seed) {
 
 TEST(KMeansTest, FindsSeparatedBlobs) {
   ThreadPool pool(2);
-  const absl::StatusOr<RowMatrixF> centroids = KMeans(Blobs(4000, 4, 1), 4, 30, 3, pool, Progress{});
+  const absl::StatusOr<RowMatrixF> centroids = KMeans(Blobs(4000, 4, 1), 4, 30, Centroids::kMeans, 3, pool, Progress{});
   ASSERT_TRUE(centroids.ok());
   std::vector<float> first;
   for (int c = 0; c < 4; ++c) first.push_back((*centroids)(c, 0));
@@ -34,7 +34,8 @@ TEST(KMeansTest, FindsSeparatedBlobs) {
 TEST(KMeansTest, ThreadsDoNotChangeABit) {
   ThreadPool one(1), three(3);
   const RowMatrixF points = Blobs(5000, 7, 2);
-  EXPECT_EQ(*KMeans(points, 9, 10, 5, one, Progress{}), *KMeans(points, 9, 10, 5, three, Progress{}));
+  EXPECT_EQ(*KMeans(points, 9, 10, Centroids::kMeans, 5, one, Progress{}),
+            *KMeans(points, 9, 10, Centroids::kMeans, 5, three, Progress{}));
 }
 
 TEST(KMeansTest, LeavesNoEmptyCluster) {
@@ -42,7 +43,7 @@ TEST(KMeansTest, LeavesNoEmptyCluster) {
   ThreadPool pool(2);
   RowMatrixF points = Blobs(400, 8, 3);
   for (Eigen::Index i = 0; i < 200; ++i) points.row(i).setConstant(20);
-  const absl::StatusOr<RowMatrixF> centroids = KMeans(points, 8, 40, 1, pool, Progress{});
+  const absl::StatusOr<RowMatrixF> centroids = KMeans(points, 8, 40, Centroids::kMeans, 1, pool, Progress{});
   ASSERT_TRUE(centroids.ok());
   for (int a = 0; a < 8; ++a) {
     for (int b = 0; b < a; ++b) EXPECT_GT(((*centroids).row(a) - (*centroids).row(b)).norm(), 0.001F);
@@ -51,7 +52,7 @@ TEST(KMeansTest, LeavesNoEmptyCluster) {
 
 TEST(KMeansTest, NeedsAsManyPointsAsClusters) {
   ThreadPool pool(1);
-  const absl::Status status = KMeans(RowMatrixF::Ones(3, 2), 4, 5, 1, pool, Progress{}).status();
+  const absl::Status status = KMeans(RowMatrixF::Ones(3, 2), 4, 5, Centroids::kMeans, 1, pool, Progress{}).status();
   EXPECT_THAT(std::string(status.message()),
               testing::HasSubstr("got 3 points, expected at least the number of filters, 4"));
 }

@@ -222,6 +222,19 @@ TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
   EXPECT_EQ(TrainBars(PixelRecipe(), options).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(TrainerTest, LearnsByTheNystromProjection) {
+  TrainerOptions options = QuickOptions();
+  options.learning.method = LearningMethod::kNystrom;
+  const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_LE(model->provenance.test_error_percent(), 5);
+  for (std::size_t k = 0; k < model->layers.size(); ++k) {
+    EXPECT_EQ(model->layers[k].projection.rows(), model->layers[k].filter_count());
+    EXPECT_EQ(model->learning[k].initialisation(), "spherical kmeans");
+    EXPECT_GT(model->learning[k].held_out_objective(), 0);
+  }
+}
+
 TEST(TrainerTest, RefusesWhatCannotWork) {
   const auto refusal = [](auto change) {
     TrainerOptions options = QuickOptions();
