@@ -78,11 +78,10 @@ absl::StatusOr<LearnedLayer> LearnNystromLayer(const Layer& shape, int filters, 
   v1::LayerLearning& learning = learned.learning;
   const Eigen::Index sample = std::min(pairs.size(), held_out.size());
   learning.set_pairs(pairs.size());
-  learning.set_objective(NystromError(pairs.x.topRows(sample), pairs.y.topRows(sample), layer.filters, layer.projection,
-                                      sigma, pool));
+  learning.set_objective(
+      NystromError(pairs.x.topRows(sample), pairs.y.topRows(sample), layer.filters, layer.projection, sigma, pool));
   learning.set_objective_start(learning.objective());
-  learning.set_held_out_objective(
-      NystromError(held_out.x, held_out.y, layer.filters, layer.projection, sigma, pool));
+  learning.set_held_out_objective(NystromError(held_out.x, held_out.y, layer.filters, layer.projection, sigma, pool));
   learning.set_initialisation("spherical kmeans");
   learning.set_stop_reason("Nystrom projection, nothing to optimise");
   progress.report(absl::StrFormat("Nystrom projection of %d filters, kernel error %.4e, held-out %.4e", filters,

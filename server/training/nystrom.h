@@ -10,8 +10,8 @@
 #include "server/training/progress.h"
 
 // The Nystrom approximation of a layer's kernel, without an optimiser: Mairal, "End-to-End Kernel Learning with
-// Supervised Convolutional Kernel Networks", NIPS 2016, arXiv:1605.06265, section 3. With Z the filters, of unit norm, and
-// kappa(u) = exp((u - 1) / sigma^2), which is exp(-||x - z||^2 / (2 sigma^2)) for unit x and z, a patch x becomes
+// Supervised Convolutional Kernel Networks", NIPS 2016, arXiv:1605.06265, section 3. With Z the filters, of unit norm,
+// and kappa(u) = exp((u - 1) / sigma^2), which is exp(-||x - z||^2 / (2 sigma^2)) for unit x and z, a patch x becomes
 //   psi(x) = ||x|| kappa(Z^T Z)^(-1/2) kappa(Z^T x / ||x||).
 namespace ckn {
 

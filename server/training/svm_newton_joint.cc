@@ -36,8 +36,8 @@ RowMatrixF Gather(const RowMatrixD& v, const std::vector<int>& rows) {
 
 }  // namespace
 
-JointNewton::JointNewton(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
-                         const SvmOptions& options, ThreadPool& pool)
+JointNewton::JointNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, std::span<const int> labels,
+                         int classes, const SvmOptions& options, ThreadPool& pool)
     : x_(x),
       labels_(labels),
       classes_(classes),
@@ -47,7 +47,7 @@ JointNewton::JointNewton(const Eigen::Ref<const RowMatrixF>& x, std::span<const 
       gradients_(classes, x.cols()),
       steps_(classes, x.cols()),
       margins_(classes, x.rows()),
-      gram_(Gram(x, pool)) {}
+      gram_(gram) {}
 
 std::vector<SvmReport> JointNewton::Solve(double c, const Progress& progress) {
   c_ = c;

@@ -18,8 +18,9 @@ namespace ckn {
 // many; what few violators leave open, the first term settles.
 class JointNewton {
  public:
-  // x [n][d] with a last column of ones, labels [n] in [0, classes). Keeps references to both. Takes 2 d^2 floats.
-  JointNewton(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+  // x [n][d] with a last column of ones; gram: the lower triangle of x^T x; labels [n] in [0, classes). Keeps
+  // references to them. Takes d^2 floats.
+  JointNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, std::span<const int> labels, int classes,
               const SvmOptions& options, ThreadPool& pool);
 
   // [classes][d], the bias last; zero in the beginning.
@@ -62,7 +63,8 @@ class JointNewton {
   double c_ = 0;
   RowMatrixD v_, gradients_, steps_;  // [classes][d]
   RowMatrixD margins_;                // [classes][n], y_ik x_i . v_k
-  RowMatrixF gram_, factor_;          // lower triangles, [d][d]
+  const RowMatrixF& gram_;            // lower triangle, [d][d]
+  RowMatrixF factor_;                 // of the preconditioner
   double factor_shift_ = 0;           // 1 / (2 C a) in factor_; 0: there is none
 };
 

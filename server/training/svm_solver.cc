@@ -90,57 +90,85 @@ class Coordinates {
   std::optional<RowSpace> row_space_;
 };
 
-// Point after point, all classes at a time.
-void TrainJointly(const Coordinates& coordinates, std::span<const int> labels, int classes, const SvmOptions& options,
-                  const LinearSvm* initial, ThreadPool& pool, const Progress& progress, const OnPathPoint& on_point,
-                  std::vector<SvmPathPoint>& path) {
-  const Eigen::Ref<const RowMatrixF> rows = coordinates.rows();
-  JointNewton solver(rows, labels, classes, options, pool);
-  if (initial != nullptr) {
-    RowMatrixD v(classes, rows.cols());
-    for (int k = 0; k < classes; ++k) v.row(k) = coordinates.FromModel(*initial, k).transpose();
-    solver.Start(v);
-  }
-  for (std::size_t i = 0; i < path.size() && !progress.stopped(); ++i) {
+// Too many columns for a matrix of its own for each thread.
+constexpr Eigen::Index kMaxBinaryColumns = 8000;
+// From this many conjugate gradient iterations for one C on the joint solver leaves the rest to the other one.
+constexpr int kManyCgIterations = 100;
+
+// A path in the making.
+struct PathProblem {
+  const Coordinates& coordinates;
+  std::span<const int> labels;
+  int classes;
+  const SvmOptions& options;
+  ThreadPool& pool;
+  const Progress& progress;
+  const OnPathPoint& on_point;
+  const RowMatrixF gram = Gram(coordinates.rows(), pool);  // lower triangle of X^T X
+  RowMatrixD v = {};                                       // [classes][columns], where the next point begins
+  std::vector<SvmPathPoint> path = {};
+  std::size_t done = 0;  // points of the path
+  bool ended = false;    // by on_point
+
+  [[nodiscard]] bool Unfinished() const { return !ended && done < path.size() && !progress.stopped(); }
+};
+
+// The next points, each for all classes at the same time. Stops early when `leave_when_slow` and one took many
+// iterations.
+void TrainJointly(bool leave_when_slow, PathProblem& problem) {
+  JointNewton solver(problem.coordinates.rows(), problem.gram, problem.labels, problem.classes, problem.options,
+                     problem.pool);
+  solver.Start(problem.v);
+  for (int cg = 0; problem.Unfinished() && !(leave_when_slow && cg >= kManyCgIterations);) {
+    SvmPathPoint& point = problem.path[problem.done];
     const auto start = std::chrono::steady_clock::now();
-    path[i].reports = solver.Solve(path[i].c, progress);
-    if (progress.stopped()) return;
-    for (int k = 0; k < classes; ++k) coordinates.ToModel(solver.v().row(k).transpose(), k, path[i].svm);
-    int newton = 0, cg = 0;
+    point.reports = solver.Solve(point.c, problem.progress);
+    if (problem.progress.stopped()) return;
+    cg = 0;
+    int newton = 0;
     double gap = 0;
-    for (const SvmReport& report : path[i].reports) {
-      newton = std::max(newton, report.newton_iterations);
-      cg = std::max(cg, report.cg_iterations);
-      gap = std::max(gap, report.gap / report.objective);
+    for (int k = 0; k < problem.classes; ++k) {
+      problem.coordinates.ToModel(solver.v().row(k).transpose(), k, point.svm);
+      newton = std::max(newton, point.reports[k].newton_iterations);
+      cg = std::max(cg, point.reports[k].cg_iterations);
+      gap = std::max(gap, point.reports[k].gap / point.reports[k].objective);
     }
-    progress.report(absl::StrFormat("C = 2^%g: %d Newton and %d CG iterations, relative gap %.1e (%.1f s)",
-                                    std::log2(path[i].c), newton, cg, gap,
-                                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
-    if (on_point && !on_point(path[i])) path.resize(i + 1);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (seconds > 5) {
+      problem.progress.report(absl::StrFormat("C = 2^%g: %d Newton and %d CG iterations, relative gap %.1e (%.1f s)",
+                                              std::log2(point.c), newton, cg, gap, seconds));
+    }
+    ++problem.done;
+    problem.ended = problem.on_point && !problem.on_point(point);
   }
+  problem.v = solver.v();
 }
 
-// Class after class, each along the whole path.
-void TrainClassByClass(const Coordinates& coordinates, std::span<const int> labels, int classes,
-                       const SvmOptions& options, const LinearSvm* initial, ThreadPool& pool, const Progress& progress,
-                       std::vector<SvmPathPoint>& path) {
-  const Eigen::Ref<const RowMatrixF> rows = coordinates.rows();
-  const RowMatrixF gram = Gram(rows, pool);
-  if (progress.stopped()) return;
-  std::vector<std::unique_ptr<BinaryNewton>> solvers(pool.threads());
-  pool.ParallelFor(classes, [&](std::size_t class_index, int worker) {
+// All points that are left, class after class, each along the whole path.
+void TrainClassByClass(PathProblem& problem) {
+  const Eigen::Ref<const RowMatrixF> rows = problem.coordinates.rows();
+  std::vector<std::unique_ptr<BinaryNewton>> solvers(problem.pool.threads());
+  const std::span<SvmPathPoint> points = std::span(problem.path).subspan(problem.done);
+  problem.pool.ParallelFor(problem.classes, [&](std::size_t class_index, int worker) {
     const auto k = static_cast<Eigen::Index>(class_index);
-    if (solvers[worker] == nullptr) solvers[worker] = std::make_unique<BinaryNewton>(rows, gram, options);
+    if (solvers[worker] == nullptr) {
+      solvers[worker] = std::make_unique<BinaryNewton>(rows, problem.gram, problem.options);
+    }
     BinaryNewton& solver = *solvers[worker];
-    std::vector<float> y(labels.size());
-    for (std::size_t i = 0; i < labels.size(); ++i) y[i] = labels[i] == static_cast<int>(k) ? 1.0F : -1.0F;
-    solver.Start(y, initial != nullptr ? coordinates.FromModel(*initial, k) : Eigen::VectorXd::Zero(rows.cols()));
-    for (SvmPathPoint& point : path) {
-      if (progress.stopped()) return;
-      point.reports[class_index] = solver.Solve(point.c, progress);
-      coordinates.ToModel(solver.w(), k, point.svm);
+    std::vector<float> y(problem.labels.size());
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.labels[i] == static_cast<int>(k) ? 1.0F : -1.0F;
+    solver.Start(y, problem.v.row(k).transpose());
+    for (SvmPathPoint& point : points) {
+      if (problem.progress.stopped()) return;
+      point.reports[class_index] = solver.Solve(point.c, problem.progress);
+      problem.coordinates.ToModel(solver.w(), k, point.svm);
     }
   });
+  if (problem.progress.stopped()) return;
+  for (const SvmPathPoint& point : points) {
+    ++problem.done;
+    if (problem.on_point) problem.on_point(point);
+  }
 }
 
 }  // namespace
@@ -152,23 +180,26 @@ absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const Ro
                                                        const Progress& progress, const OnPathPoint& on_point) {
   assert(static_cast<Eigen::Index>(labels.size()) == x.rows() && !c_path.empty());
   const Coordinates coordinates(x);
-  std::vector<SvmPathPoint> path(c_path.size());
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    path[i].c = c_path[i];
-    path[i].svm.weights.resize(classes, x.cols() - 1);
-    path[i].svm.bias.resize(classes);
-    path[i].reports.resize(classes);
+  PathProblem problem{coordinates, labels, classes, options, pool, progress, on_point};
+  const Eigen::Index columns = coordinates.rows().cols();
+  problem.v.setZero(classes, columns);
+  if (initial != nullptr) {
+    for (int k = 0; k < classes; ++k) problem.v.row(k) = coordinates.FromModel(*initial, k).transpose();
   }
-  if (coordinates.rows().cols() >= options.joint_from_columns) {
-    TrainJointly(coordinates, labels, classes, options, initial, pool, progress, on_point, path);
-  } else {
-    TrainClassByClass(coordinates, labels, classes, options, initial, pool, progress, path);
-    for (const SvmPathPoint& point : path) {
-      if (on_point && !progress.stopped()) on_point(point);
-    }
+  problem.path.resize(c_path.size());
+  for (std::size_t i = 0; i < c_path.size(); ++i) {
+    problem.path[i].c = c_path[i];
+    problem.path[i].svm.weights.resize(classes, x.cols() - 1);
+    problem.path[i].svm.bias.resize(classes);
+    problem.path[i].reports.resize(classes);
   }
+  if (options.solver != SvmSolver::kBinary) {
+    TrainJointly(options.solver == SvmSolver::kAutomatic && columns <= kMaxBinaryColumns, problem);
+  }
+  if (problem.Unfinished()) TrainClassByClass(problem);
   if (progress.stopped()) return StoppedError();
-  return path;
+  problem.path.resize(problem.done);
+  return std::move(problem.path);
 }
 
 }  // namespace ckn

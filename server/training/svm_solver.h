@@ -12,13 +12,17 @@
 
 namespace ckn {
 
+// Both minimise the same objectives to the same gap. kJoint (svm_newton_joint.h) is the faster one while many rows
+// violate the margin, that is for small C, and the only one whose memory does not grow with the classes times the
+// square of the features; kBinary (svm_newton_binary.h) copes better with few violators. kAutomatic begins jointly and
+// changes when that gets slow, unless the features are too many for it.
+enum class SvmSolver { kAutomatic, kJoint, kBinary };
+
 struct SvmOptions {
   // Stop when the duality gap is at most this part of the objective.
   double relative_gap = 1e-5;
   int max_newton_iterations = 200;
-  // From this many columns on all classes are trained together (svm_newton_joint.h), below it one after the other
-  // (svm_newton_binary.h).
-  Eigen::Index joint_from_columns = 8000;
+  SvmSolver solver = SvmSolver::kAutomatic;
 };
 
 // One trained binary problem.
@@ -35,8 +39,8 @@ struct SvmPathPoint {
   std::vector<SvmReport> reports;  // [classes]
 };
 
-// Told each point of a path, in ascending order of C. What it returns matters where classes are trained together, point
-// after point: false ends the path there.
+// Told each point of a path, in ascending order of C; false ends the path there. (Points that were found together are
+// all told before it ends.)
 using OnPathPoint = std::function<bool(const SvmPathPoint& point)>;
 
 // Trains one-vs-rest linear SVMs for each C of an ascending path, each warm-started from the one before.

@@ -90,9 +90,9 @@ TEST(NystromTest, TheEncoderComputesPsi) {
   std::copy(patch.data(), patch.data() + 9, map.values.begin());
   std::vector<float> out(8);
   encoder->Encode(map, out);
-  const RowMatrixD expected = 2.5 * std::sqrt(2 / M_PI) *
-                              (Kappa(patch / 2.5F, learned->layer.filters).array().exp().matrix() *
-                               learned->layer.projection.cast<double>());
+  const RowMatrixD expected =
+      2.5 * std::sqrt(2 / M_PI) *
+      (Kappa(patch / 2.5F, learned->layer.filters).array().exp().matrix() * learned->layer.projection.cast<double>());
   for (int l = 0; l < 8; ++l) EXPECT_NEAR(out[static_cast<std::size_t>(l)], expected(0, l), 1e-4);
   EXPECT_GT(learned->learning.held_out_objective(), 0);
 }

@@ -85,24 +85,26 @@ LinearSvm Liblinear(const Problem& problem, double c) {
   return svm;
 }
 
-// The tests run with each of the two solvers.
-enum class Solver { kBinary, kJoint };
-
-class SvmSolverTest : public ::testing::TestWithParam<Solver> {
+class SvmSolverTest : public ::testing::TestWithParam<SvmSolver> {
  protected:
   static std::vector<SvmPathPoint> Solve(const Problem& problem, const std::vector<double>& c_path, int threads = 2,
                                          const LinearSvm* initial = nullptr, double gap = 1e-7);
   static void ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path);
 };
 
-INSTANTIATE_TEST_SUITE_P(Solvers, SvmSolverTest, ::testing::Values(Solver::kBinary, Solver::kJoint),
-                         [](const auto& solver) { return solver.param == Solver::kBinary ? "Binary" : "Joint"; });
+INSTANTIATE_TEST_SUITE_P(Solvers, SvmSolverTest,
+                         ::testing::Values(SvmSolver::kAutomatic, SvmSolver::kJoint, SvmSolver::kBinary),
+                         [](const auto& solver) {
+                           return solver.param == SvmSolver::kAutomatic ? "Automatic"
+                                  : solver.param == SvmSolver::kJoint   ? "Joint"
+                                                                        : "Binary";
+                         });
 
 std::vector<SvmPathPoint> SvmSolverTest::Solve(const Problem& problem, const std::vector<double>& c_path, int threads,
                                                const LinearSvm* initial, double gap) {
   ThreadPool pool(threads);
   SvmOptions options;
-  options.joint_from_columns = GetParam() == Solver::kJoint ? 1 : 1 << 20;
+  options.solver = GetParam();
   options.relative_gap = gap;
   absl::StatusOr<std::vector<SvmPathPoint>> path =
       TrainSvmPath(problem.x, problem.labels, problem.classes, c_path, options, initial, pool, Progress{});
@@ -196,7 +198,7 @@ TEST_P(SvmSolverTest, TellsEachPointInOrder) {
   const Problem problem = Clouds(300, 10, 3, 1.0F, 9);
   ThreadPool pool(2);
   SvmOptions options;
-  options.joint_from_columns = GetParam() == Solver::kJoint ? 1 : 1 << 20;
+  options.solver = GetParam();
   const double c_path[] = {0.25, 1, 4, 16};
   std::vector<double> told;
   const auto path = TrainSvmPath(problem.x, problem.labels, 3, c_path, options, nullptr, pool, Progress{},
@@ -205,7 +207,7 @@ TEST_P(SvmSolverTest, TellsEachPointInOrder) {
                                    return point.c < 4;
                                  });
   ASSERT_TRUE(path.ok());
-  if (GetParam() == Solver::kJoint) {
+  if (GetParam() != SvmSolver::kBinary) {
     EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4));
     EXPECT_EQ(path->size(), 3U);
   } else {
