@@ -11,6 +11,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
 #include "server/commands/progress.h"
+#include "server/experiments/figure3.h"
 #include "server/experiments/table1.h"
 
 namespace ckn {
@@ -50,6 +51,35 @@ absl::Status RunReproduceMnist(const ReproduceFlags& flags) {
   return absl::OkStatus();
 }
 
+struct GaborFlags {
+  std::string data, results;
+  int threads = 0;
+  Figure3Options options;
+};
+
+absl::Status RunReproduceGabor(GaborFlags flags) {
+  const Progress progress = InteractiveProgress();
+  flags.options.program_version = CKN_VERSION;
+  ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
+  const absl::Status status = RunFigure3(flags.options, flags.data, flags.results, pool, progress);
+  if (absl::IsCancelled(status))
+    return absl::CancelledError("interrupted; the same command goes on where this stopped");
+  CKN_RETURN_IF_ERROR(status);
+  std::printf("%s/filters.npy %s/figure3.json\n", flags.results.c_str(), flags.results.c_str());
+  return absl::OkStatus();
+}
+
+void AddLearningOptions(CLI::App& command, LearningOptions& learning) {
+  command.add_option("--pairs", learning.pairs, "Pairs of patches for each layer")
+      ->check(CLI::Range(std::int64_t{10}, std::int64_t{100'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("--iterations", learning.iterations, "L-BFGS-B iterations for each layer, at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 }  // namespace
 
 void AddReproduceCommand(CLI::App& app, int& exit_code) {
@@ -80,16 +110,32 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
   mnist->add_option("--train-size", flags->train_sizes, "Only these numbers of training images")
       ->check(CLI::IsMember({300, 1000, 2000, 5000, 10000, 20000, 40000, 60000}))
       ->type_name("N");
-  mnist->add_option("--pairs", flags->learning.pairs, "Pairs of patches for each layer")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000'000}))
-      ->capture_default_str()
-      ->type_name("N");
-  mnist->add_option("--iterations", flags->learning.iterations, "L-BFGS-B iterations for each layer, at most")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str()
-      ->type_name("N");
+  AddLearningOptions(*mnist, flags->learning);
   AddThreadsOption(*mnist, flags->threads);
   mnist->callback([flags, &exit_code] { exit_code = ExitCode("reproduce", RunReproduceMnist(*flags)); });
+
+  auto gabor_flags = std::make_shared<GaborFlags>();
+  CLI::App* const gabor =
+      reproduce->add_subcommand("gabor", "Figure 3: 256 filters of 12x12 on whitened patches of photographs");
+  gabor->footer(
+      "Example:\n"
+      "  ckn reproduce gabor --data PHOTOGRAPHS --results models/results/gabor\n"
+      "Writes RESULTS/filters.npy, largest eta first, and RESULTS/figure3.json. An interrupted run goes on where it\n"
+      "stopped.");
+  gabor->add_option("--data", gabor_flags->data, "Folder of image files")->type_name("FOLDER")->required();
+  gabor->add_option("--results", gabor_flags->results, "Folder for the results")->type_name("RESULTS")->required();
+  gabor->add_option("--seed", gabor_flags->options.seed, "Seed of all random choices")
+      ->capture_default_str()
+      ->type_name("S");
+  gabor
+      ->add_option("--whitening-floor", gabor_flags->options.whitening_floor,
+                   "Part of the largest eigenvalue of the covariance that is added to all of them")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str()
+      ->type_name("F");
+  AddLearningOptions(*gabor, gabor_flags->options.learning);
+  AddThreadsOption(*gabor, gabor_flags->threads);
+  gabor->callback([gabor_flags, &exit_code] { exit_code = ExitCode("reproduce", RunReproduceGabor(*gabor_flags)); });
 }
 
 }  // namespace ckn

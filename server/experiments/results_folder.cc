@@ -39,6 +39,10 @@ absl::Status ResultsFolder::WriteCell(const std::string& name, const nlohmann::o
   return WriteJson(absl::StrCat(path_, "/cells/", name, ".json"), result);
 }
 
+absl::Status ResultsFolder::Write(const std::string& name, const nlohmann::ordered_json& result) const {
+  return WriteJson(absl::StrCat(path_, "/", name, ".json"), result);
+}
+
 absl::Status ResultsFolder::WriteLayers(const std::string& name, const nlohmann::ordered_json& result) const {
   return WriteJson(absl::StrCat(path_, "/layers/", name, ".json"), result);
 }

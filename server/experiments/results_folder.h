@@ -20,6 +20,8 @@ class ResultsFolder {
 
   [[nodiscard]] bool HasCell(const std::string& name) const;
   absl::Status WriteCell(const std::string& name, const nlohmann::ordered_json& result) const;
+  // PATH/NAME.json, what the whole experiment found.
+  absl::Status Write(const std::string& name, const nlohmann::ordered_json& result) const;
   absl::Status WriteLayers(const std::string& name, const nlohmann::ordered_json& result) const;
   // PATH/work/NAME
   [[nodiscard]] std::string WorkFile(const std::string& name) const;

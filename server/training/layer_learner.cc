@@ -72,7 +72,6 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
                                         const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
                                         const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
                                         const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress) {
-  const auto start = SteadyClock::now();
   const std::int64_t held_out =
       std::max<std::int64_t>(1, std::llround(static_cast<double>(options.pairs) * options.held_out_fraction));
   PatchSampling sampling;
@@ -84,6 +83,16 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   sampling.stream = stream;
   CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
   PatchPairs held_out_pairs = TakeLast(pairs, held_out);
+  return LearnLayerFromPairs(shape, filters, sigma, sigma_quantile, std::move(pairs), std::move(held_out_pairs),
+                             options, seed, stream, checkpoint, pool, progress);
+}
+
+absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const Layer& shape, int filters, double sigma, double sigma_quantile,
+                                                 PatchPairs pairs, PatchPairs held_out, const LearningOptions& options,
+                                                 std::uint64_t seed, std::uint64_t stream,
+                                                 const LayerCheckpoint& checkpoint, ThreadPool& pool,
+                                                 const Progress& progress) {
+  const auto start = SteadyClock::now();
   if (sigma <= 0) sigma = DistanceQuantile(pairs, sigma_quantile);
   if (!(sigma >= kMinSigma)) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -95,7 +104,7 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
                                   shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));
 
   if (options.method == LearningMethod::kNystrom) {
-    return LearnNystromLayer(shape, filters, sigma, pairs, held_out_pairs, options, seed + stream, pool, progress);
+    return LearnNystromLayer(shape, filters, sigma, pairs, held_out, options, seed + stream, pool, progress);
   }
   RowMatrixF initial;
   if (options.init == FilterInit::kRandom) {
@@ -203,7 +212,7 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
   learning.set_stop_reason(stop_reason);
   learning.set_initialisation(options.init == FilterInit::kKMeans ? "kmeans" : "random");
   const double energy = problem.KernelEnergy();
-  const KernelApproximation unseen(std::move(held_out_pairs), sigma, filters, pool);
+  const KernelApproximation unseen(std::move(held_out), sigma, filters, pool);
   learning.set_held_out_objective(unseen.Evaluate(solver.x(), {}));
   progress.report(absl::StrFormat(
       "%d iterations (%s), objective %.4e -> %.4e (%.3f %% of the kernel's energy), held-out %.4e, %d of %d eta are 0, "

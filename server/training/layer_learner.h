@@ -49,6 +49,13 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
                                         const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
                                         const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress);
 
+// The same from pairs of patches that are drawn already; those of `held_out` serve to report the objective on.
+absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const Layer& shape, int filters, double sigma, double sigma_quantile,
+                                                 PatchPairs pairs, PatchPairs held_out, const LearningOptions& options,
+                                                 std::uint64_t seed, std::uint64_t stream,
+                                                 const LayerCheckpoint& checkpoint, ThreadPool& pool,
+                                                 const Progress& progress);
+
 // The fixed first layer of a gradient map: `orientations` unit vectors (cos theta, sin theta), theta = 2 pi l / p,
 // sigma = 2 pi / p, eta = 1 (a common factor cancels in the next layer's normalisation and in standardisation).
 Layer OrientationLayer(int orientations);

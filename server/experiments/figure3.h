@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/base/thread_pool.h"
+#include "server/training/layer_learner.h"
+#include "server/training/progress.h"
+
+namespace ckn {
+
+// The paper's section 4.1 and figure 3: filters learned on whitened patches of natural photographs, from Gaussian noise.
+struct Figure3Options {
+  int filters = 256;
+  int patch_size = 12;
+  // Eigenvalues of the patches' covariance count as this part of the largest more: whitening in full would be mostly the
+  // noise of the finest scale.
+  double whitening_floor = 1e-3;
+  int border = 8;  // pixels at the photographs' edges that are left out
+  LearningOptions learning;
+  std::uint64_t seed = 1;
+  std::string program_version;
+};
+
+// Learns on the image files of `folder` (gray, by luma) and writes into the results folder
+//   filters.npy   float32 [filters][patch_size][patch_size], largest eta first, in the whitened space
+//   figure3.json  eta in the same order, sigma, objective, its curve, time
+// NOT_FOUND: no images; CANCELLED when progress says stop, the state is kept in work/ and the next call goes on.
+absl::Status RunFigure3(const Figure3Options& options, const std::string& folder, const std::string& results,
+                        ThreadPool& pool, const Progress& progress);
+
+}  // namespace ckn
