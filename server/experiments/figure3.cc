@@ -70,8 +70,8 @@ RowMatrixF DrawPatches(const std::vector<FeatureMap>& photographs, Eigen::Index 
   for (Eigen::Index i = 0; i < count;) {
     const FeatureMap& map = photographs[UniformIndex(rng, photographs.size())];
     const auto place = [&](int side) {
-      return options.border + static_cast<int>(UniformIndex(
-                                  rng, static_cast<std::uint64_t>(side - m + 1 - 2 * options.border)));
+      return options.border +
+             static_cast<int>(UniformIndex(rng, static_cast<std::uint64_t>(side - m + 1 - 2 * options.border)));
     };
     const int y = place(map.height);
     const int x = place(map.width);
@@ -88,8 +88,8 @@ RowMatrixF WhiteningMatrix(const RowMatrixF& patches, double floor, ThreadPool& 
   pool.ParallelFor(partial.size(), [&](std::size_t i, int) {
     const Eigen::Index first = static_cast<Eigen::Index>(i) * kRows;
     partial[i].resize(dim, dim);
-    Gemm(Op::kTranspose, Op::kNone, dim, dim, std::min(kRows, patches.rows() - first), 1, patches.row(first).data(), dim,
-         patches.row(first).data(), dim, 0, partial[i].data(), dim);
+    Gemm(Op::kTranspose, Op::kNone, dim, dim, std::min(kRows, patches.rows() - first), 1, patches.row(first).data(),
+         dim, patches.row(first).data(), dim, 0, partial[i].data(), dim);
   });
   RowMatrixD covariance = RowMatrixD::Zero(dim, dim);
   for (const RowMatrixF& sum : partial) covariance += sum.cast<double>();
@@ -166,8 +166,8 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   std::stable_sort(order.begin(), order.end(), [&layer](int a, int b) { return layer.eta[a] > layer.eta[b]; });
   const RowMatrixF sorted = layer.filters(order, Eigen::all);
   const std::int64_t dims[] = {layer.filter_count(), options.patch_size, options.patch_size};
-  CKN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(results, "/filters.npy"),
-                               {sorted.data(), static_cast<std::size_t>(sorted.size())}, dims));
+  CKN_RETURN_IF_ERROR(
+      WriteNpy(absl::StrCat(results, "/filters.npy"), {sorted.data(), static_cast<std::size_t>(sorted.size())}, dims));
   nlohmann::ordered_json json;
   json["filters"] = options.filters;
   json["patch_size"] = options.patch_size;

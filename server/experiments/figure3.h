@@ -10,12 +10,13 @@
 
 namespace ckn {
 
-// The paper's section 4.1 and figure 3: filters learned on whitened patches of natural photographs, from Gaussian noise.
+// The paper's section 4.1 and figure 3: filters learned on whitened patches of natural photographs, from Gaussian
+// noise.
 struct Figure3Options {
   int filters = 256;
   int patch_size = 12;
-  // Eigenvalues of the patches' covariance count as this part of the largest more: whitening in full would be mostly the
-  // noise of the finest scale.
+  // Eigenvalues of the patches' covariance count as this part of the largest more: whitening in full would be mostly
+  // the noise of the finest scale.
   double whitening_floor = 1e-3;
   int border = 8;  // pixels at the photographs' edges that are left out
   LearningOptions learning;

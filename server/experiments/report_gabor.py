@@ -63,7 +63,7 @@ def fit(patch):
         explained = 1 - 2 * result.cost / energy
         if explained > best:
             best, best_parameters = explained, result.x
-        if best > 0.97:
+        if best > 0.9:
             break
     return best, best_parameters
 
@@ -74,7 +74,7 @@ def main():
     folder = parser.parse_args().results
     filters = np.load(os.path.join(folder, "filters.npy"))
     explained = [fit(patch.astype(float))[0] for patch in filters]
-    count = sum(value >= EXPLAINED for value in explained)
+    count = int(sum(value >= EXPLAINED for value in explained))
     summary = {"criterion": f"one Gabor function explains at least {EXPLAINED:.0%} of the energy", "gabor_like": count,
                "filters": len(filters), "explained": [round(float(value), 4) for value in explained]}
     with open(os.path.join(folder, "gabor.json"), "w") as file:

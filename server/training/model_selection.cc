@@ -169,9 +169,12 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   result.standardization = FitStandardization(x, pool);
   Standardize(result.standardization, x, pool);
   const double c[] = {result.c};
+  // By the solver that was the better one for this C.
+  SvmOptions last_options = options;
+  if (!path.empty() && options.solver == SvmSolver::kAutomatic) last_options.solver = path[best].solver;
   CKN_ASSIGN_OR_RETURN(
       std::vector<SvmPathPoint> last,
-      TrainSvmPath(x, labels, classes, c, options, path.empty() ? nullptr : &path[best].svm, pool, progress));
+      TrainSvmPath(x, labels, classes, c, last_options, path.empty() ? nullptr : &path[best].svm, pool, progress));
   ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
   result.svm = std::move(last.front().svm);
   return result;

@@ -165,7 +165,8 @@ void TrainClassByClass(PathProblem& problem) {
     }
   });
   if (problem.progress.stopped()) return;
-  for (const SvmPathPoint& point : points) {
+  for (SvmPathPoint& point : points) {
+    point.solver = SvmSolver::kBinary;
     ++problem.done;
     if (problem.on_point) problem.on_point(point);
   }

@@ -36,7 +36,8 @@ struct SvmReport {
 struct SvmPathPoint {
   double c = 0;
   LinearSvm svm;
-  std::vector<SvmReport> reports;  // [classes]
+  std::vector<SvmReport> reports;        // [classes]
+  SvmSolver solver = SvmSolver::kJoint;  // the one that made it, kJoint or kBinary
 };
 
 // Told each point of a path, in ascending order of C; false ends the path there. (Points that were found together are

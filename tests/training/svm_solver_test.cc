@@ -213,6 +213,7 @@ TEST_P(SvmSolverTest, TellsEachPointInOrder) {
   } else {
     EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4, 16));
     EXPECT_EQ(path->size(), 4U);
+    EXPECT_EQ(path->back().solver, SvmSolver::kBinary);
   }
 }
 
