@@ -28,6 +28,7 @@ RegularFile::~RegularFile() {
   if (fd_ >= 0) close(fd_);
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it moves the place in the file.
 absl::StatusOr<std::size_t> RegularFile::Read(std::span<std::byte> out) {
   std::size_t done = 0;
   while (done < out.size()) {

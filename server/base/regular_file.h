@@ -25,7 +25,6 @@ class RegularFile {
 
   // Reads on from where the last Read ended until `out` is full; returns less than its size only at the end of the
   // file.
-  // NOLINTNEXTLINE(readability-make-member-function-const): it moves the place in the file.
   absl::StatusOr<std::size_t> Read(std::span<std::byte> out);
 
  private:

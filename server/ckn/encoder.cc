@@ -50,6 +50,17 @@ void Project(const RowMatrixF& filters, const float* patches, int rows, float* o
   }
 }
 
+// The activations of a patch whose norm is below the floor epsilon; psi / epsilon is no unit vector then. In: w . psi.
+// The norm's part of the exponent must not be taken out as a factor: it overflows where sigma is small.
+void ActivateFaintPatch(const Layer& layer, const Eigen::VectorXf& bias, float inverse_sigma_squared, float norm,
+                        float* activation) {
+  const float unit = norm / layer.epsilon;
+  for (Eigen::Index l = 0; l < bias.size(); ++l) {
+    const float exponent = inverse_sigma_squared * (2 * activation[l] / layer.epsilon + 1 - unit * unit) + bias[l];
+    activation[l] = norm * std::exp(exponent);
+  }
+}
+
 void AddScaled(float scale, const float* x, std::size_t n, float* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += scale * x[i];
 }
@@ -129,12 +140,12 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
         const std::size_t first = static_cast<std::size_t>(y - tile) * cols;
         for (int x = 0; x < cols; ++x) {
           const float norm = norms[first + x];
-          const float floored = std::max(norm, layer.epsilon);
-          // ||psi / floored||^2 is 1 except for patches below the floor.
-          const float unit = norm / floored;
-          const float factor = unit == 1 ? norm : norm * std::exp((1 - unit * unit) * packed.inverse_sigma_squared);
-          ExpAffine(2 * packed.inverse_sigma_squared / floored, packed.bias.data(), factor,
-                    activations.data() + (first + x) * p, p);
+          float* const activation = activations.data() + (first + x) * p;
+          if (norm >= layer.epsilon) {
+            ExpAffine(2 * packed.inverse_sigma_squared / norm, packed.bias.data(), norm, activation, p);
+          } else {
+            ActivateFaintPatch(layer, packed.bias, packed.inverse_sigma_squared, norm, activation);
+          }
         }
         // Gaussian pooling, separable: this row of activations along x, then into each output row it reaches.
         std::fill(pooled_row.begin(), pooled_row.end(), 0.0F);

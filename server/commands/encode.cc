@@ -99,7 +99,7 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
       "The array is float32 [images][features]: the last map of the network, centred and scaled, as the classifier\n"
       "sees it. Rows are in the order of the data set or of the command line.");
   command->add_option("FILE", flags->file, "Model file")->required();
-  CLI::Option_group* const source = command->add_option_group("Source", "exactly one of");
+  CLI::Option_group* const source = command->add_option_group("Source");
   AddDataOption(*source, flags->data);
   source->add_option("--images", flags->images, "Image files: PNG, JPEG, WebP, BMP, TIFF or PNM")->type_name("PATH");
   source->require_option(1);

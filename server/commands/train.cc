@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "server/base/atomic_file.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
@@ -122,11 +121,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       "iteration and keeps FILE.checkpoint, from which --resume continues.\n"
       "The same data, seed and options give the same model file, byte for byte.");
 
-  CLI::Option_group* network = command->add_option_group("Network", "exactly one of");
-  network
-      ->add_option("--arch", args->arch,
-                   absl::StrCat("Architecture of the paper's table 3: ", absl::StrJoin(BuiltInRecipeNames(), ", ")))
-      ->type_name("NAME");
+  CLI::Option_group* network = command->add_option_group("Network");
+  network->add_option("--arch", args->arch, "Architecture of the paper's table 3")
+      ->check(CLI::IsMember(BuiltInRecipeNames()));
   network->add_option("--recipe", args->recipe, "Any other architecture: a ckn.v1.Recipe in Protobuf text format")
       ->type_name("FILE");
   network->require_option(1);

@@ -95,10 +95,10 @@ absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const Layer& shape, int filters
   const auto start = SteadyClock::now();
   if (sigma <= 0) sigma = DistanceQuantile(pairs, sigma_quantile);
   if (!(sigma >= kMinSigma)) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "sigma: the %g quantile of the distance between patches is %g, expected at least %g; give sigma or a larger "
-        "quantile",
-        sigma_quantile, sigma, kMinSigma));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("sigma: the %g quantile of the distance between patches is %g, expected at least %g; set the "
+                        "layer's sigma, or a larger sigma_quantile, in the recipe",
+                        sigma_quantile, sigma, kMinSigma));
   }
   progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
                                   shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));

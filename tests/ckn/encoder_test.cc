@@ -94,6 +94,24 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
                                          TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
                                          TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
+TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
+  for (const float sigma : {1e-3F, 0.03F, 0.1F, 0.8F, 30.0F}) {
+    Layer layer = RandomLayer({2, 1, 6, 2}, 4);
+    layer.sigma = sigma;
+    layer.filters *= 0.3F;  // near enough to the origin that faint patches have activations to speak of
+    FeatureMap map(8, 8, 1);
+    for (int y = 0; y < 8; ++y) {
+      for (int x = 0; x < 8; ++x) *map.At(y, x) = x < 3 ? 0 : x < 6 ? 1e-6F * static_cast<float>(y) : 0.5F;
+    }
+    const std::vector<float> got = Encode(MakeEncoder({layer}, {8, 8, 1}), map);
+    const std::vector<double> expected = EncodeSlow({layer}, map);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(got[i])) << sigma;
+      EXPECT_NEAR(got[i], expected[i], 2e-3 * std::abs(expected[i]) + 1e-12) << sigma << " " << i;
+    }
+  }
+}
+
 TEST(EncoderTest, AProjectionActsOnEachPlaceOfThePooledMap) {
   std::vector<Layer> layers = {RandomLayer({3, 1, 7, 2}, 1), RandomLayer({2, 7, 5, 2}, 2)};
   for (Layer& layer : layers) {
