@@ -168,6 +168,12 @@ int Run(int argc, char** argv) {
   models->add_flag("--json", flags.json, "Print JSON");
   models->callback([&] { exit_code = ListModels(flags); });
 
+  // CLI11 would only say that a subcommand is required.
+  if (argc > 1 && argv[1][0] != '-' &&
+      app.get_subcommands([&](const CLI::App* sub) { return sub->check_name(argv[1]); }).empty()) {
+    PrintError(absl::StrCat("unknown command \"", argv[1], "\", see ckn-client --help"));
+    return kWrongUse;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -22,6 +22,12 @@ int Run(int argc, char** argv) {
   ckn::AddReproduceCommand(app, exit_code);
   ckn::AddServeCommand(app, exit_code);
 
+  // CLI11 would only say that a subcommand is required.
+  if (argc > 1 && argv[1][0] != '-' &&
+      app.get_subcommands([&](const CLI::App* sub) { return sub->check_name(argv[1]); }).empty()) {
+    std::fprintf(stderr, "ckn: unknown command \"%s\", see ckn --help\n", argv[1]);
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

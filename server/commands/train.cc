@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/atomic_file.h"
@@ -58,6 +59,11 @@ absl::Status RunTrain(const TrainArguments& args) {
 
   // Found out now rather than after hours of work.
   CKN_RETURN_IF_ERROR(AtomicFile::Create(args.out).status());
+  const std::string checkpoint = args.out + ".checkpoint";
+  if (std::error_code ignored; !args.options.resume && std::filesystem::exists(checkpoint, ignored)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint, ": left by an interrupted run; --resume continues it, delete it to start anew"));
+  }
 
   CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
   if (recipe.name().empty()) recipe.set_name(Printable(std::filesystem::path(args.recipe).stem().native()));
@@ -82,7 +88,7 @@ absl::Status RunTrain(const TrainArguments& args) {
   TrainerOptions options = args.options;
   options.learning.init = args.init == "random" ? FilterInit::kRandom : FilterInit::kKMeans;
   options.learning.method = args.method == "nystrom" ? LearningMethod::kNystrom : LearningMethod::kProblem4;
-  options.checkpoint_path = args.out + ".checkpoint";
+  options.checkpoint_path = checkpoint;
   absl::StatusOr<Model> model = Train(recipe, train, test.get(), options, pool, progress);
   if (absl::IsCancelled(model.status())) {
     return absl::CancelledError(

@@ -55,9 +55,11 @@ absl::Status Append(const fs::path& path, ImageU8 image, const fs::path& first, 
     data.channels = image.channels;
   }
   if (image.height != data.height || image.width != data.width) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path.native(), ": got ", image.height, " x ", image.width, " pixels (height x width), expected ", data.height,
-        " x ", data.width, " as in ", first.native(), ", or a model that stretches its input to one size"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path.native(), ": got ", image.height, " x ", image.width, " pixels (height x width), expected ",
+                     data.height, " x ", data.width, " as in ", first.native(),
+                     "; a recipe with input { height: H width: W resize: RESIZE_POLICY_STRETCH } "
+                     "takes files of many sizes"));
   }
   if (image.channels == 3 && data.channels == 1) {
     RepeatGray(data.pixels);

@@ -120,7 +120,7 @@ TEST_F(TrainCommandTest, WithoutStretchingFilesOfManySizesAreRefused) {
   const Finished run = RunProgram({CKN_BINARY, "train", "--recipe", recipe, "--data", Data(), "--out", out_});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, AllOf(HasSubstr("1.pgm: got 12 x 12 pixels"), HasSubstr("expected 17 x 25 as in"),
-                             HasSubstr("stretches its input")));
+                             HasSubstr("RESIZE_POLICY_STRETCH")));
 }
 
 TEST_F(TrainCommandTest, WhatWouldMakeTheWorkUselessIsRefusedBeforeIt) {
@@ -178,6 +178,14 @@ TEST_F(TrainCommandTest, InterruptedAndResumedItWritesTheSameBytes) {
     }
   }
   EXPECT_EQ(ReadAll(out_), ReadAll(whole));
+
+  // What an interrupted run left is not lost by forgetting --resume.
+  dir_.Write("stripes.ckn.checkpoint", "something");
+  const Finished again = Train(with(out_));
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("stripes.ckn.checkpoint: left by an interrupted run; --resume continues it"));
+  EXPECT_EQ(ReadAll(dir_.File("stripes.ckn.checkpoint")), "something");
+  std::filesystem::remove(out_ + ".checkpoint");
   EXPECT_FALSE(std::filesystem::exists(out_ + ".checkpoint"));
 }
 
