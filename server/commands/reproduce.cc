@@ -94,7 +94,7 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
       "  ckn reproduce mnist --data mnist:DIR --results models/results/mnist\n"
       "Each cell becomes a JSON file in RESULTS/cells; cells that are there are not done again, so an interrupted run\n"
       "goes on where it stopped. Filters are learned once an architecture and seed, on all training images without\n"
-      "their labels. RESULTS/work keeps the learned layers and a model file a cell, which ckn serve and ckn evaluate\n"
+      "their labels. RESULTS/cache keeps the learned layers and a model file a cell, which ckn serve and ckn evaluate\n"
       "take; it can be deleted.");
   AddDataOption(*mnist, flags->data)->required();
   mnist->add_option("--results", flags->results, "Folder for the results")->type_name("RESULTS")->required();

@@ -144,7 +144,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   nlohmann::ordered_json curve = nlohmann::ordered_json::array();
   learning.on_iteration = [&curve](int, int iteration, double objective) { curve.push_back({iteration, objective}); };
 
-  const std::string state_path = output.WorkFile("figure3.state");
+  const std::string state_path = output.CacheFile("figure3.state");
   v1::TrainingCheckpoint state;
   state.set_key(absl::StrFormat("figure 3: %s, %d filters of %d, floor %g, border %d, %d pairs, seed %d",
                                 std::filesystem::path(folder).filename().native(), options.filters, options.patch_size,

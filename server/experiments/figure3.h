@@ -27,7 +27,7 @@ struct Figure3Options {
 // Learns on the image files of `folder` (gray, by luma) and writes into the results folder
 //   filters.npy   float32 [filters][patch_size][patch_size], largest eta first, in the whitened space
 //   figure3.json  eta in the same order, sigma, objective, its curve, time
-// NOT_FOUND: no images; CANCELLED when progress says stop, the state is kept in work/ and the next call goes on.
+// NOT_FOUND: no images; CANCELLED when progress says stop, the state is kept in cache/ and the next call goes on.
 absl::Status RunFigure3(const Figure3Options& options, const std::string& folder, const std::string& results,
                         ThreadPool& pool, const Progress& progress);
 

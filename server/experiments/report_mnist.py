@@ -204,7 +204,7 @@ def misclassified_plot(cell, images):
 
 
 def filter_picture(program, folder, name):
-    model = os.path.join(folder, "work", f"{name}-60000-seed1.ckn")
+    model = os.path.join(folder, "cache", f"{name}-60000-seed1.ckn")
     if not program or not os.path.exists(model):
         return ""
     with tempfile.TemporaryDirectory() as work:

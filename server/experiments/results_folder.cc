@@ -22,7 +22,7 @@ absl::Status WriteJson(const std::string& path, const nlohmann::ordered_json& js
 }  // namespace
 
 absl::StatusOr<ResultsFolder> ResultsFolder::Open(const std::string& path) {
-  for (const char* const part : {"cells", "layers", "work"}) {
+  for (const char* const part : {"cells", "layers", "cache"}) {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path) / part, error);
     if (error) return absl::InvalidArgumentError(absl::StrCat(path, "/", part, ": ", error.message()));
@@ -47,6 +47,6 @@ absl::Status ResultsFolder::WriteLayers(const std::string& name, const nlohmann:
   return WriteJson(absl::StrCat(path_, "/layers/", name, ".json"), result);
 }
 
-std::string ResultsFolder::WorkFile(const std::string& name) const { return absl::StrCat(path_, "/work/", name); }
+std::string ResultsFolder::CacheFile(const std::string& name) const { return absl::StrCat(path_, "/cache/", name); }
 
 }  // namespace ckn

@@ -12,7 +12,7 @@ namespace ckn {
 // stopped and results can be read, compared and kept by other programs:
 //   PATH/cells/NAME.json    one cell of the table
 //   PATH/layers/NAME.json   how the filters of an architecture were learned
-//   PATH/work/              large things that can be made again: learned layers, model files
+//   PATH/cache/             large things that can be made again: learned layers, model files
 class ResultsFolder {
  public:
   // Makes the folders that are missing.
@@ -23,8 +23,8 @@ class ResultsFolder {
   // PATH/NAME.json, what the whole experiment found.
   absl::Status Write(const std::string& name, const nlohmann::ordered_json& result) const;
   absl::Status WriteLayers(const std::string& name, const nlohmann::ordered_json& result) const;
-  // PATH/work/NAME
-  [[nodiscard]] std::string WorkFile(const std::string& name) const;
+  // PATH/cache/NAME
+  [[nodiscard]] std::string CacheFile(const std::string& name) const;
 
  private:
   explicit ResultsFolder(std::string path) : path_(std::move(path)) {}

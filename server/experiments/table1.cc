@@ -96,7 +96,7 @@ class Table1 {
       curves[static_cast<std::size_t>(layer - 1)].push_back({iteration, objective});
     };
     const NetworkCheckpoint checkpoint{
-        results_.WorkFile(absl::StrCat(name, ".layers")),
+        results_.CacheFile(absl::StrCat(name, ".layers")),
         absl::StrCat(name, " data ", train_sha256_, " pairs ", learning.pairs, " iterations ", learning.iterations),
         true};
     const Stopwatch watch;
@@ -187,7 +187,7 @@ class Table1 {
     provenance.set_command("ckn reproduce mnist");
     provenance.set_test_error_percent(100 * static_cast<double>(misclassified.size()) / count);
     provenance.set_test_count(static_cast<std::int64_t>(test_.size()));
-    CKN_RETURN_IF_ERROR(WriteModelFile(model, results_.WorkFile(absl::StrCat(cell.Name(), ".ckn"))));
+    CKN_RETURN_IF_ERROR(WriteModelFile(model, results_.CacheFile(absl::StrCat(cell.Name(), ".ckn"))));
 
     Json json;
     json["architecture"] = cell.architecture;

@@ -87,7 +87,7 @@ TEST_F(Table1Test, ACellIsWhatItsModelDoes) {
   EXPECT_EQ(cell["validation_curve"].size(), 31U);
   EXPECT_GT(cell["seconds"], 0);
 
-  const auto loaded = ReadModelFile(dir_.File("work/ckn-gm1-300-seed1.ckn"));
+  const auto loaded = ReadModelFile(dir_.File("cache/ckn-gm1-300-seed1.ckn"));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->model.provenance.train_count(), 300);
   const auto pipeline = Pipeline::Create(loaded->model);
@@ -118,11 +118,11 @@ TEST_F(Table1Test, FinishedCellsAreKeptAndTheOthersComeOutTheSame) {
   std::vector<Json> before;
   for (const Cell& cell : options_.cells) before.push_back(ReadJson(CellFile(cell.Name())));
   std::filesystem::remove(CellFile("ckn-gm1-1000-seed1"));
-  std::filesystem::remove_all(dir_.File("work"));
+  std::filesystem::remove_all(dir_.File("cache"));
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(ReadJson(CellFile("ckn-gm1-300-seed1")), before[0]);  // times and all: it was not done again
   EXPECT_EQ(Timeless(ReadJson(CellFile("ckn-gm1-1000-seed1"))), Timeless(before[1]));
-  EXPECT_FALSE(std::filesystem::exists(dir_.File("work/ckn-gm1-300-seed1.ckn")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("cache/ckn-gm1-300-seed1.ckn")));
   EXPECT_NE(before[0]["validation_curve"], before[2]["validation_curve"]);  // another seed, another subset
 }
 
