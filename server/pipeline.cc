@@ -19,27 +19,34 @@ absl::Status CheckFinite(std::span<const float> values, const char* what) {
 
 }  // namespace
 
-Pipeline::Pipeline(InputSpec input, Encoder encoder, Standardization standardization, LinearSvm svm)
-    : input_(input), encoder_(std::move(encoder)), standardization_(std::move(standardization)), svm_(std::move(svm)) {}
+Pipeline::Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm)
+    : extractor_(std::move(extractor)), standardizations_(std::move(standardizations)), svm_(std::move(svm)) {}
 
 absl::StatusOr<Pipeline> Pipeline::Create(const Model& model) {
-  const MapShape input{model.input.height, model.input.width, model.input.MapChannels()};
-  CKN_ASSIGN_OR_RETURN(Encoder encoder, Encoder::Create(model.layers, input));
-  const int features = encoder.feature_count();
-  if (model.standardization.mean.size() != features || model.svm.features() != features ||
-      model.svm.bias.size() != model.svm.classes()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "classifier: got mean[%d], weights[%d][%d], bias[%d], expected %d features and one bias a class",
-        model.standardization.mean.size(), model.svm.classes(), model.svm.features(), model.svm.bias.size(), features));
+  FeatureExtractor extractor;
+  std::vector<Standardization> standardizations;
+  if (model.networks.empty()) return absl::InvalidArgumentError("networks: got none, expected at least one");
+  for (const Network& network : model.networks) {
+    const int before = extractor.feature_count();
+    CKN_RETURN_IF_ERROR(extractor.Add(network.input, network.layers));
+    if (const int features = extractor.feature_count() - before; network.standardization.mean.size() != features) {
+      return absl::InvalidArgumentError(absl::StrFormat("standardization: got mean[%d], expected the %d features",
+                                                        network.standardization.mean.size(), features));
+    }
+    standardizations.push_back(network.standardization);
   }
-  return Pipeline(model.input, std::move(encoder), model.standardization, model.svm);
+  if (model.svm.features() != extractor.feature_count() || model.svm.bias.size() != model.svm.classes()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("classifier: got weights[%d][%d], bias[%d], expected %d features and one bias a class",
+                        model.svm.classes(), model.svm.features(), model.svm.bias.size(), extractor.feature_count()));
+  }
+  return Pipeline(std::move(extractor), std::move(standardizations), model.svm);
 }
 
 absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image) const {
-  CKN_ASSIGN_OR_RETURN(const FeatureMap map, Preprocess(image, input_));
-  std::vector<float> features(encoder_.feature_count());
-  encoder_.Encode(map, features);
-  standardization_.Apply(features);
+  std::vector<float> features(static_cast<std::size_t>(extractor_.feature_count()));
+  CKN_RETURN_IF_ERROR(extractor_.Extract(image, features));
+  Standardize(standardizations_, features);
   CKN_RETURN_IF_ERROR(CheckFinite(features, "features"));
   return features;
 }

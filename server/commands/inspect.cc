@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,15 +25,16 @@ using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
   std::string file, filters;
-  int layer = 0;  // 1-based; 0: the first learned one
+  int network = 1;  // 1-based
+  int layer = 0;    // 1-based; 0: the first learned one
   bool json = false;
 };
 
-// A model with what follows from it.
-struct Facts {
-  explicit Facts(const LoadedModel& loaded) : model(loaded.model) {
-    shapes.push_back({model.input.height, model.input.width, model.input.MapChannels()});
-    for (const Layer& layer : model.layers) {
+// A network with what follows from it.
+struct NetworkFacts {
+  explicit NetworkFacts(const Network& of) : network(of) {
+    shapes.push_back({network.input.height, network.input.width, network.input.MapChannels()});
+    for (const Layer& layer : network.layers) {
       const MapShape& in = shapes.back();
       activations.push_back({ActivationSize(in.height, layer.patch_size), ActivationSize(in.width, layer.patch_size),
                              layer.filter_count()});
@@ -41,7 +43,7 @@ struct Facts {
     }
   }
 
-  const Model& model;
+  const Network& network;
   std::vector<MapShape> shapes;       // of xi_k, k = 0 is the input
   std::vector<MapShape> activations;  // of zeta_k, k = 1 is activations[0]
 };
@@ -95,41 +97,42 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// The row of the paper's table 3, continued in the same way for more than two layers.
-void PrintArchitecture(const Facts& facts) {
-  const Model& model = facts.model;
-  const std::size_t shown = std::max<std::size_t>(2, model.layers.size());
+// Rows of the paper's table 3, continued in the same way for more than two layers.
+void PrintArchitecture(const Model& model, const std::vector<NetworkFacts>& networks) {
+  std::size_t shown = 2;
+  for (const NetworkFacts& facts : networks) shown = std::max(shown, facts.network.layers.size());
   std::vector<std::string> head = {"Arch.", "N"};
-  const std::string& architecture = model.provenance.architecture();
-  std::vector<std::string> row = {architecture.empty() ? model.name : architecture, absl::StrCat(model.layers.size())};
-  for (std::size_t k = 0; k < shown; ++k) {
-    const bool there = k < model.layers.size();
-    const Layer* const layer = there ? &model.layers[k] : nullptr;
-    head.push_back(absl::StrCat("m", k + 1));
-    row.push_back(there ? Side(layer->patch_size, layer->patch_size) : "-");
-    head.push_back(absl::StrCat("p", k + 1));
-    row.push_back(there ? absl::StrCat(layer->filter_count()) : "-");
-    if (k + 1 < shown) {
-      head.push_back(absl::StrCat("gamma", k + 1));
-      row.push_back(there ? absl::StrCat(layer->subsampling) : "-");
-    }
+  for (std::size_t k = 1; k <= shown; ++k) {
+    head.insert(head.end(), {absl::StrCat("m", k), absl::StrCat("p", k)});
+    if (k < shown) head.push_back(absl::StrCat("gamma", k));
   }
   head.insert(head.end(), {"S", "# param"});
-  row.push_back(Side(facts.shapes.back().height, facts.shapes.back().width));
-  row.push_back(Thousands(ParameterCount(model.layers)));
   Table table;
   table.Row(std::move(head));
-  table.Row(std::move(row));
+  for (const NetworkFacts& facts : networks) {
+    const Network& network = facts.network;
+    std::vector<std::string> row = {network.architecture.empty() ? model.name : network.architecture,
+                                    absl::StrCat(network.layers.size())};
+    for (std::size_t k = 0; k < shown; ++k) {
+      const Layer* const layer = k < network.layers.size() ? &network.layers[k] : nullptr;
+      row.push_back(layer != nullptr ? Side(layer->patch_size, layer->patch_size) : "-");
+      row.push_back(layer != nullptr ? absl::StrCat(layer->filter_count()) : "-");
+      if (k + 1 < shown) row.push_back(layer != nullptr ? absl::StrCat(layer->subsampling) : "-");
+    }
+    row.push_back(Side(facts.shapes.back().height, facts.shapes.back().width));
+    row.push_back(Thousands(ParameterCount(network.layers)));
+    table.Row(std::move(row));
+  }
   std::printf("\nArchitecture\n");
   table.Print();
 }
 
-void PrintLayers(const Facts& facts) {
+void PrintLayers(const NetworkFacts& facts) {
   Table table;
   table.Row({"layer", "input", "patch", "activation", "gamma", "radius", "output", "sigma", "eta min", "median", "max",
              "dead"});
-  for (std::size_t k = 0; k < facts.model.layers.size(); ++k) {
-    const Layer& layer = facts.model.layers[k];
+  for (std::size_t k = 0; k < facts.network.layers.size(); ++k) {
+    const Layer& layer = facts.network.layers[k];
     const EtaStatistics eta = SummarizeEta(layer);
     table.Row({absl::StrCat(k + 1, layer.learned ? "" : " fixed"), Shape(facts.shapes[k]),
                absl::StrCat(Side(layer.patch_size, layer.patch_size), layer.subtract_patch_mean ? " centred" : ""),
@@ -142,13 +145,13 @@ void PrintLayers(const Facts& facts) {
   table.Print();
 }
 
-void PrintLearning(const Model& model) {
+void PrintLearning(const Network& network) {
   Table table;
   table.Row({"layer", "pairs", "initialisation", "iterations", "objective", "start", "held out", "stopped because"});
   bool any = false;
-  for (std::size_t k = 0; k < model.layers.size(); ++k) {
-    const v1::LayerLearning& learning = model.learning[k];
-    if (!model.layers[k].learned || learning.pairs() == 0) continue;
+  for (std::size_t k = 0; k < network.layers.size(); ++k) {
+    const v1::LayerLearning& learning = network.learning[k];
+    if (!network.layers[k].learned || learning.pairs() == 0) continue;
     any = true;
     table.Row({absl::StrCat(k + 1), Thousands(learning.pairs()), learning.initialisation(),
                absl::StrCat(learning.iterations()), absl::StrFormat("%.4g", learning.objective()),
@@ -174,7 +177,11 @@ void PrintProvenance(const Model& model) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", name);
   }
   std::printf("  classes: %s\n", names.c_str());
-  std::printf("  features centred, divided by %g\n", static_cast<double>(model.standardization.scale));
+  for (const Network& network : model.networks) {
+    std::printf("  features%s centred, divided by %g\n",
+                model.networks.size() == 1 ? "" : absl::StrCat(" of ", network.architecture).c_str(),
+                static_cast<double>(network.standardization.scale));
+  }
 
   std::printf("\nProvenance\n");
   const auto line = [](const char* key, const std::string& value) {
@@ -204,25 +211,30 @@ void PrintProvenance(const Model& model) {
   table.Print();
 }
 
-void PrintText(const LoadedModel& loaded, const Facts& facts, const std::string& path) {
+void PrintText(const LoadedModel& loaded, const std::vector<NetworkFacts>& networks, const std::string& path) {
   const Model& model = loaded.model;
   std::printf("%s\n", model.name.c_str());
   std::printf("  file    %s, %s bytes, sha256 %s\n", path.c_str(), Thousands(loaded.file_bytes).c_str(),
               loaded.sha256.c_str());
-  std::printf("  input   %s pixels, %s, %s; another size is %s\n", Side(model.input.height, model.input.width).c_str(),
-              model.input.channels == 1 ? "gray" : "RGB",
-              model.input.map == InputMap::kGradient ? "gradient map" : "pixel map",
-              model.input.resize == ResizePolicy::kStretch ? "stretched" : "refused");
-  std::printf("  output  %s features (%s)\n", Thousands(model.svm.features()).c_str(),
-              Shape(facts.shapes.back()).c_str());
-  PrintArchitecture(facts);
-  PrintLayers(facts);
-  PrintLearning(model);
+  for (const NetworkFacts& facts : networks) {
+    const InputSpec& input = facts.network.input;
+    std::printf("  input   %s pixels, %s, %s; another size is %s\n", Side(input.height, input.width).c_str(),
+                input.channels == 1 ? "gray" : "RGB", input.map == InputMap::kGradient ? "gradient map" : "pixel map",
+                input.resize == ResizePolicy::kStretch ? "stretched" : "refused");
+    std::printf("  output  %s features (%s)\n", Thousands(facts.network.standardization.mean.size()).c_str(),
+                Shape(facts.shapes.back()).c_str());
+  }
+  PrintArchitecture(model, networks);
+  for (const NetworkFacts& facts : networks) {
+    if (networks.size() > 1) std::printf("\n%s", facts.network.architecture.c_str());
+    PrintLayers(facts);
+    PrintLearning(facts.network);
+  }
   PrintProvenance(model);
 }
 
-Json LayerJson(const Facts& facts, std::size_t k) {
-  const Layer& layer = facts.model.layers[k];
+Json LayerJson(const NetworkFacts& facts, std::size_t k) {
+  const Layer& layer = facts.network.layers[k];
   const EtaStatistics eta = SummarizeEta(layer);
   Json json;
   json["learned"] = layer.learned;
@@ -238,7 +250,7 @@ Json LayerJson(const Facts& facts, std::size_t k) {
   json["activation_shape"] = ShapeJson(facts.activations[k]);
   json["output_shape"] = ShapeJson(facts.shapes[k + 1]);
   json["eta"] = {{"min", eta.min}, {"median", eta.median}, {"max", eta.max}, {"dead", eta.dead}};
-  const v1::LayerLearning& learning = facts.model.learning[k];
+  const v1::LayerLearning& learning = facts.network.learning[k];
   if (layer.learned && learning.pairs() > 0) {
     json["learning"] = {{"pairs", learning.pairs()},
                         {"initialisation", learning.initialisation()},
@@ -253,7 +265,22 @@ Json LayerJson(const Facts& facts, std::size_t k) {
   return json;
 }
 
-void PrintJson(const LoadedModel& loaded, const Facts& facts, const std::string& path) {
+void AddNetwork(const NetworkFacts& facts, Json& json) {
+  const Network& network = facts.network;
+  json["input"] = {{"height", network.input.height},
+                   {"width", network.input.width},
+                   {"channels", network.input.channels},
+                   {"map", InputMapName(network.input.map)},
+                   {"resize", ResizeName(network.input.resize)}};
+  json["parameters"] = ParameterCount(network.layers);
+  json["output_size"] = {facts.shapes.back().height, facts.shapes.back().width};
+  json["features"] = network.standardization.mean.size();
+  json["layers"] = Json::array();
+  for (std::size_t k = 0; k < network.layers.size(); ++k) json["layers"].push_back(LayerJson(facts, k));
+  json["standardization_scale"] = network.standardization.scale;
+}
+
+void PrintJson(const LoadedModel& loaded, const std::vector<NetworkFacts>& networks, const std::string& path) {
   const Model& model = loaded.model;
   const v1::Provenance& from = model.provenance;
   Json json;
@@ -261,17 +288,19 @@ void PrintJson(const LoadedModel& loaded, const Facts& facts, const std::string&
   json["file"] = path;
   json["file_bytes"] = loaded.file_bytes;
   json["sha256"] = loaded.sha256;
-  json["input"] = {{"height", model.input.height},
-                   {"width", model.input.width},
-                   {"channels", model.input.channels},
-                   {"map", InputMapName(model.input.map)},
-                   {"resize", ResizeName(model.input.resize)}};
-  json["parameters"] = ParameterCount(model.layers);
-  json["output_size"] = {facts.shapes.back().height, facts.shapes.back().width};
-  json["features"] = model.svm.features();
-  json["layers"] = Json::array();
-  for (std::size_t k = 0; k < model.layers.size(); ++k) json["layers"].push_back(LayerJson(facts, k));
-  json["standardization_scale"] = model.standardization.scale;
+  if (networks.size() == 1) {
+    AddNetwork(networks.front(), json);
+  } else {
+    json["parameters"] = ParameterCount(model);
+    json["features"] = model.svm.features();
+    json["networks"] = Json::array();
+    for (const NetworkFacts& facts : networks) {
+      Json network;
+      network["architecture"] = facts.network.architecture;
+      AddNetwork(facts, network);
+      json["networks"].push_back(std::move(network));
+    }
+  }
   json["classes"] = model.class_names;
   Json& provenance = json["provenance"];
   provenance["program_version"] = from.program_version();
@@ -294,18 +323,24 @@ void PrintJson(const LoadedModel& loaded, const Facts& facts, const std::string&
 }
 
 absl::Status WriteFilters(const Model& model, const InspectFlags& flags) {
-  const int layers = static_cast<int>(model.layers.size());
+  if (std::cmp_greater(flags.network, model.networks.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--network: got ", flags.network, ", expected 1 to ", model.networks.size()));
+  }
+  const Network& network = model.networks[static_cast<std::size_t>(flags.network) - 1];
+  const int layers = static_cast<int>(network.layers.size());
   int layer = flags.layer;
   if (layer == 0) {
     const auto learned =
-        std::find_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.learned; });
-    if (learned == model.layers.end()) return absl::InvalidArgumentError("the model has no learned layer, see --layer");
-    layer = static_cast<int>(learned - model.layers.begin()) + 1;
+        std::find_if(network.layers.begin(), network.layers.end(), [](const Layer& l) { return l.learned; });
+    if (learned == network.layers.end())
+      return absl::InvalidArgumentError("the network has no learned layer, see --layer");
+    layer = static_cast<int>(learned - network.layers.begin()) + 1;
   }
   if (layer > layers) {
     return absl::InvalidArgumentError(absl::StrCat("--layer: got ", layer, ", expected 1 to ", layers));
   }
-  const Layer& drawn = model.layers[static_cast<std::size_t>(layer) - 1];
+  const Layer& drawn = network.layers[static_cast<std::size_t>(layer) - 1];
   constexpr std::int64_t kMaxWeights = 1 << 22;  // the picture takes about 40 pixels a weight
   if (drawn.filters.size() > kMaxWeights) {
     return absl::InvalidArgumentError(absl::StrCat("--filters: layer ", layer, " has ", drawn.filters.size(),
@@ -321,11 +356,12 @@ absl::Status RunInspect(const InspectFlags& flags) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
   CKN_RETURN_IF_ERROR(CheckOutput(flags.filters, {flags.file}));
   if (!flags.filters.empty()) CKN_RETURN_IF_ERROR(WriteFilters(loaded.model, flags));
-  const Facts facts(loaded);
+  std::vector<NetworkFacts> networks;
+  for (const Network& network : loaded.model.networks) networks.emplace_back(network);
   if (flags.json) {
-    PrintJson(loaded, facts, flags.file);
+    PrintJson(loaded, networks, flags.file);
   } else {
-    PrintText(loaded, facts, flags.file);
+    PrintText(loaded, networks, flags.file);
   }
   return absl::OkStatus();
 }
@@ -339,7 +375,8 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
       "Example:\n"
       "  ckn inspect models/mnist.ckn --filters filters.png\n"
       "The architecture is printed as in table 3 of the paper: layers N, patch sizes m, filters p, subsampling gamma,\n"
-      "size S of the last map, and the number of learned weights.\n"
+      "size S of the last map, and the number of learned weights. A model of several networks has a row for each; in\n"
+      "JSON, what belongs to a network is then in the list \"networks\".\n"
       "In the picture the filters stand row by row, largest eta first, each one scaled to full contrast. Filters on\n"
       "one channel are gray, on three channels RGB; of any other number, a filter's channels are gray tiles side by\n"
       "side.");
@@ -352,6 +389,11 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
                    "Layer to draw, 1 is the one next to the image; default: the first learned one")
       ->check(AtLeast(1))
       ->type_name("K")
+      ->needs(filters);
+  command->add_option("--network", flags->network, "Network of the layer, in a model of several")
+      ->check(AtLeast(1))
+      ->capture_default_str()
+      ->type_name("N")
       ->needs(filters);
   command->callback([flags, &exit_code] { exit_code = ExitCode("inspect", RunInspect(*flags)); });
 }

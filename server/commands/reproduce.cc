@@ -12,40 +12,53 @@
 #include "server/commands/common.h"
 #include "server/commands/progress.h"
 #include "server/experiments/figure3.h"
-#include "server/experiments/table1.h"
+#include "server/experiments/tables.h"
 
 namespace ckn {
 namespace {
 
-struct ReproduceFlags {
+constexpr const char* kPaper = "paper";  // of --variant
+
+absl::Status Interrupted() {
+  return absl::CancelledError("interrupted; the same command goes on where this one stopped");
+}
+
+struct TableFlags {
   std::string data, results;
-  std::vector<std::string> architectures;
+  std::vector<std::string> architectures, variants;
   std::vector<std::int64_t> train_sizes;
-  int seeds = 3;
+  int seeds = 0;
   int threads = 0;
   LearningOptions learning;
 };
 
-absl::Status RunReproduceMnist(const ReproduceFlags& flags) {
+// The cells of a data set's table for the paper's way of learning.
+using CellsOf = std::vector<Cell> (*)(const TableFlags& flags, const Dataset& train);
+
+// `command` as one would type it, without the folders.
+absl::Status RunReproduceTable(const TableFlags& flags, const std::string& command, CellsOf cells_of) {
   const Progress progress = InteractiveProgress();
   CKN_ASSIGN_OR_RETURN(const Dataset train, LoadDataset(flags.data, Split::kTrain));
   CKN_ASSIGN_OR_RETURN(const Dataset test, LoadDataset(flags.data, Split::kTest));
-  Table1Options options;
+  TableOptions options;
   options.learning = flags.learning;
+  options.command = command;
   options.program_version = CKN_VERSION;
   const auto chosen = [](const auto& some, const auto& one) {
     return some.empty() || std::find(some.begin(), some.end(), one) != some.end();
   };
-  for (const Cell& cell : Table1Cells(flags.seeds)) {
-    if (chosen(flags.architectures, cell.architecture) && chosen(flags.train_sizes, cell.train_size)) {
-      options.cells.push_back(cell);
+  std::vector<std::string> variants = flags.variants;
+  if (variants.empty()) variants.emplace_back();
+  for (const std::string& variant : variants) {
+    for (Cell cell : cells_of(flags, train)) {
+      if (!chosen(flags.architectures, cell.architecture) || !chosen(flags.train_sizes, cell.train_size)) continue;
+      cell.variant = variant == kPaper ? "" : variant;
+      options.cells.push_back(std::move(cell));
     }
   }
   ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
-  const absl::Status status = RunTable1(options, train, test, flags.results, pool, progress);
-  if (absl::IsCancelled(status)) {
-    return absl::CancelledError("interrupted; the same command goes on where this one stopped");
-  }
+  const absl::Status status = RunTable(options, train, test, flags.results, pool, progress);
+  if (absl::IsCancelled(status)) return Interrupted();
   CKN_RETURN_IF_ERROR(status);
   std::printf("%zu cells in %s/cells\n", options.cells.size(), flags.results.c_str());
   return absl::OkStatus();
@@ -62,11 +75,14 @@ absl::Status RunReproduceGabor(GaborFlags flags) {
   flags.options.program_version = CKN_VERSION;
   ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
   const absl::Status status = RunFigure3(flags.options, flags.data, flags.results, pool, progress);
-  if (absl::IsCancelled(status))
-    return absl::CancelledError("interrupted; the same command goes on where this stopped");
+  if (absl::IsCancelled(status)) return Interrupted();
   CKN_RETURN_IF_ERROR(status);
   std::printf("%s/filters.npy %s/figure3.json\n", flags.results.c_str(), flags.results.c_str());
   return absl::OkStatus();
+}
+
+void AddResultsOption(CLI::App& command, std::string& results) {
+  command.add_option("--results", results, "Folder for the results")->type_name("RESULTS")->required();
 }
 
 void AddLearningOptions(CLI::App& command, LearningOptions& learning) {
@@ -80,39 +96,92 @@ void AddLearningOptions(CLI::App& command, LearningOptions& learning) {
       ->type_name("N");
 }
 
+// What tells the tables apart.
+struct TableCommand {
+  const char* name;
+  const char* description;
+  const char* example;
+  const char* seeds;
+  int default_seeds;
+  std::vector<std::string> architectures;
+  std::vector<std::int64_t> train_sizes;  // empty: no choice
+  CellsOf cells_of;
+};
+
+std::vector<TableCommand> TableCommands() {
+  return {
+      {"mnist",
+       "Table 1: four architectures on 300 to 60,000 training images",
+       "ckn reproduce mnist --data mnist:DIR --results models/results/mnist",
+       "Seeds for sizes up to 10,000, and for 60,000 of CKN-GM1 and CKN-PM1; the rest has one",
+       3,
+       {"ckn-gm1", "ckn-gm2", "ckn-pm1", "ckn-pm2"},
+       {300, 1'000, 2'000, 5'000, 10'000, 20'000, 40'000, 60'000},
+       [](const TableFlags& flags, const Dataset&) { return Table1Cells(flags.seeds); }},
+      {"cifar10",
+       "Table 2: CKN-GM, CKN-PM and both together on CIFAR-10",
+       "ckn reproduce cifar10 --data cifar10:DIR --results models/results/cifar10",
+       "Seeds",
+       1,
+       {"ckn-gm-cifar10", "ckn-pm-cifar10", "ckn-co-cifar10"},
+       {},
+       [](const TableFlags& flags, const Dataset&) { return Cifar10Cells(flags.seeds); }},
+      {"stl10",
+       "Table 2: CKN-GM, CKN-PM and both together on the ten folds of STL-10",
+       "ckn reproduce stl10 --data stl10:DIR --results models/results/stl10",
+       "Seeds",
+       1,
+       {"ckn-gm-stl10", "ckn-pm-stl10", "ckn-co-stl10"},
+       {},
+       [](const TableFlags& flags, const Dataset& train) {
+         return Stl10Cells(flags.seeds, static_cast<int>(train.folds.size()));
+       }},
+  };
+}
+
+void AddTableCommand(CLI::App& reproduce, const TableCommand& table, int& exit_code) {
+  auto flags = std::make_shared<TableFlags>();
+  flags->seeds = table.default_seeds;
+  CLI::App* const command = reproduce.add_subcommand(table.name, table.description);
+  command->footer(absl::StrCat(
+      "Example:\n  ", table.example,
+      "\nEach cell becomes a JSON file in RESULTS/cells; cells that are there are not done again, so an interrupted "
+      "run\n"
+      "goes on where it stopped. Filters are learned once a network and seed, on all training images without their\n"
+      "labels. RESULTS/cache keeps the learned layers and a model file a cell, which ckn serve and ckn evaluate take;\n"
+      "it can be deleted."));
+  AddDataOption(*command, flags->data)->required();
+  AddResultsOption(*command, flags->results);
+  command->add_option("--seeds", flags->seeds, table.seeds)
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--arch", flags->architectures, "Only these architectures")
+      ->check(CLI::IsMember(table.architectures))
+      ->type_name("NAME");
+  if (!table.train_sizes.empty()) {
+    command->add_option("--train-size", flags->train_sizes, "Only these numbers of training images")
+        ->check(CLI::IsMember(table.train_sizes))
+        ->type_name("N");
+  }
+  std::vector<std::string> variants = Variants();
+  variants.insert(variants.begin(), kPaper);
+  command->add_option("--variant", flags->variants, "How the filters are learned; default: as in the paper")
+      ->check(CLI::IsMember(variants))
+      ->type_name("NAME");
+  AddLearningOptions(*command, flags->learning);
+  AddThreadsOption(*command, flags->threads);
+  command->callback([flags, line = absl::StrCat("ckn reproduce ", table.name), cells_of = table.cells_of, &exit_code] {
+    exit_code = ExitCode("reproduce", RunReproduceTable(*flags, line, cells_of));
+  });
+}
+
 }  // namespace
 
 void AddReproduceCommand(CLI::App& app, int& exit_code) {
   CLI::App* const reproduce = app.add_subcommand("reproduce", "Run the experiments of the paper");
   reproduce->require_subcommand(1);
-
-  auto flags = std::make_shared<ReproduceFlags>();
-  CLI::App* const mnist =
-      reproduce->add_subcommand("mnist", "Table 1: four architectures on 300 to 60,000 training images");
-  mnist->footer(
-      "Example:\n"
-      "  ckn reproduce mnist --data mnist:DIR --results models/results/mnist\n"
-      "Each cell becomes a JSON file in RESULTS/cells; cells that are there are not done again, so an interrupted run\n"
-      "goes on where it stopped. Filters are learned once an architecture and seed, on all training images without\n"
-      "their labels. RESULTS/cache keeps the learned layers and a model file a cell, which ckn serve and ckn evaluate\n"
-      "take; it can be deleted.");
-  AddDataOption(*mnist, flags->data)->required();
-  mnist->add_option("--results", flags->results, "Folder for the results")->type_name("RESULTS")->required();
-  mnist
-      ->add_option("--seeds", flags->seeds,
-                   "Seeds for sizes up to 10,000, and for 60,000 of CKN-GM1 and CKN-PM1; the rest has one")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str()
-      ->type_name("N");
-  mnist->add_option("--arch", flags->architectures, "Only these architectures")
-      ->check(CLI::IsMember({"ckn-gm1", "ckn-gm2", "ckn-pm1", "ckn-pm2"}))
-      ->type_name("NAME");
-  mnist->add_option("--train-size", flags->train_sizes, "Only these numbers of training images")
-      ->check(CLI::IsMember({300, 1000, 2000, 5000, 10000, 20000, 40000, 60000}))
-      ->type_name("N");
-  AddLearningOptions(*mnist, flags->learning);
-  AddThreadsOption(*mnist, flags->threads);
-  mnist->callback([flags, &exit_code] { exit_code = ExitCode("reproduce", RunReproduceMnist(*flags)); });
+  for (const TableCommand& table : TableCommands()) AddTableCommand(*reproduce, table, exit_code);
 
   auto gabor_flags = std::make_shared<GaborFlags>();
   CLI::App* const gabor =
@@ -123,7 +192,7 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
       "Writes RESULTS/filters.npy, largest eta first, and RESULTS/figure3.json. An interrupted run goes on where it\n"
       "stopped.");
   gabor->add_option("--data", gabor_flags->data, "Folder of image files")->type_name("FOLDER")->required();
-  gabor->add_option("--results", gabor_flags->results, "Folder for the results")->type_name("RESULTS")->required();
+  AddResultsOption(*gabor, gabor_flags->results);
   gabor->add_option("--seed", gabor_flags->options.seed, "Seed of all random choices")
       ->capture_default_str()
       ->type_name("S");

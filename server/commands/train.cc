@@ -42,6 +42,7 @@ std::string CommandLine(const TrainArguments& args, const std::string& dataset_t
   if (!args.class_names.empty()) {
     absl::StrAppend(&line, " --class-names ", std::filesystem::path(args.class_names).filename().string());
   }
+  if (options.fold >= 0) absl::StrAppend(&line, " --fold ", options.fold);
   if (options.train_size > 0) absl::StrAppend(&line, " --train-size ", options.train_size);
   absl::StrAppend(&line, " --seed ", options.seed, " --pairs ", options.learning.pairs, " --iterations ",
                   options.learning.iterations);
@@ -68,7 +69,7 @@ absl::Status RunTrain(const TrainArguments& args) {
   CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, args.arch.empty() ? ReadRecipeFile(args.recipe) : BuiltInRecipe(args.arch));
   if (recipe.name().empty()) recipe.set_name(Printable(std::filesystem::path(args.recipe).stem().native()));
 
-  const v1::InputSpec& input = recipe.input();
+  const v1::InputSpec& input = recipe.parts_size() > 0 ? recipe.parts(0).input() : recipe.input();
   std::optional<ImageSize> stretch;
   if (input.resize() == v1::RESIZE_POLICY_STRETCH && input.height() > 0 && input.width() > 0) {
     stretch = ImageSize{input.height(), input.width()};
@@ -105,7 +106,7 @@ absl::Status RunTrain(const TrainArguments& args) {
 
   const v1::Provenance& provenance = model->provenance;
   std::printf("%s: %s, %d parameters, %d features, C = %g", args.out.c_str(), model->name.c_str(),
-              static_cast<int>(ParameterCount(model->layers)), model->svm.features(), provenance.svm_c());
+              static_cast<int>(ParameterCount(*model)), model->svm.features(), provenance.svm_c());
   if (provenance.validation_curve_size() > 0) {
     std::printf(", validation error %.2f %%", provenance.validation_error_percent());
   }
@@ -128,7 +129,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       "The same data, seed and options give the same model file, byte for byte.");
 
   CLI::Option_group* network = command->add_option_group("Network");
-  network->add_option("--arch", args->arch, "Architecture of the paper's table 3")
+  network->add_option("--arch", args->arch, "Architecture of the paper's table 3, or combination of table 2")
       ->check(CLI::IsMember(BuiltInRecipeNames()));
   network->add_option("--recipe", args->recipe, "Any other architecture: a ckn.v1.Recipe in Protobuf text format")
       ->type_name("FILE");
@@ -140,10 +141,15 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->type_name("NAME");
   command->add_option("--class-names", args->class_names, "Text file with one class name a line, for labels 0, 1, ...")
       ->type_name("FILE");
-  command->add_option("--train-size", options.train_size, "Use N training images, an equal number a class; 0: all")
+  CLI::Option* const train_size =
+      command->add_option("--train-size", options.train_size, "Use N training images, an equal number a class; 0: all")
+          ->check(AtLeast(0))
+          ->capture_default_str()
+          ->type_name("N");
+  command->add_option("--fold", options.fold, "Use fold K of those that the data set predefines (STL-10), from 0")
       ->check(AtLeast(0))
-      ->capture_default_str()
-      ->type_name("N");
+      ->excludes(train_size)
+      ->type_name("K");
   command->add_flag("--skip-test", args->skip_test, "Do not measure the error on the data's test split");
   command->add_option("--seed", options.seed, "Seed of all random choices")->capture_default_str()->type_name("S");
   AddThreadsOption(*command, args->threads);

@@ -144,18 +144,14 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   nlohmann::ordered_json curve = nlohmann::ordered_json::array();
   learning.on_iteration = [&curve](int, int iteration, double objective) { curve.push_back({iteration, objective}); };
 
-  const std::string state_path = output.CacheFile("figure3.state");
-  v1::TrainingCheckpoint state;
-  state.set_key(absl::StrFormat("figure 3: %s, %d filters of %d, floor %g, border %d, %d pairs, seed %d",
-                                std::filesystem::path(folder).filename().native(), options.filters, options.patch_size,
-                                options.whitening_floor, options.border, learning.pairs, options.seed));
-  CKN_ASSIGN_OR_RETURN(const std::optional<v1::TrainingCheckpoint> found, ReadCheckpoint(state_path, state.key()));
+  const std::string key =
+      absl::StrFormat("figure 3: %s, %d filters of %d, floor %g, border %d, %d pairs, seed %d",
+                      std::filesystem::path(folder).filename().native(), options.filters, options.patch_size,
+                      options.whitening_floor, options.border, learning.pairs, options.seed);
+  CKN_ASSIGN_OR_RETURN(LayerJournal journal, LayerJournal::Open(output.CacheFile("figure3.state"), key, true));
   LayerCheckpoint checkpoint;
-  if (found) checkpoint.restored = found->optimiser();
-  checkpoint.save = [&](const std::string& optimiser) {
-    state.set_optimiser(optimiser);
-    return WriteCheckpoint(state, state_path);
-  };
+  checkpoint.restored = journal.optimiser();
+  checkpoint.save = [&journal](const std::string& optimiser) { return journal.SaveOptimiser(optimiser); };
   CKN_ASSIGN_OR_RETURN(const LearnedLayer learned,
                        LearnLayerFromPairs(shape, options.filters, 0, 0.1, std::move(drawn), std::move(unseen),
                                            learning, options.seed, 1, checkpoint, pool, progress));

@@ -16,13 +16,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// An all-zero image of the size that the model takes, in colour if any of its networks looks at colours.
+ImageU8 BlackImage(const Model& model) {
+  const InputSpec& input = model.networks.front().input;
+  ImageU8 image{.height = input.height, .width = input.width, .channels = 1, .pixels = {}};
+  for (const Network& network : model.networks) image.channels = std::max(image.channels, network.input.channels);
+  image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
+                      static_cast<std::size_t>(image.channels));
+  return image;
+}
+
 v1::ModelInfo DescribeModel(const LoadedModel& loaded, const Pipeline& pipeline) {
   const Model& model = loaded.model;
   v1::ModelInfo info;
   info.set_name(model.name);
-  info.set_height(model.input.height);
-  info.set_width(model.input.width);
-  info.set_channels(model.input.channels);
+  const ImageU8 image = BlackImage(model);
+  info.set_height(image.height);
+  info.set_width(image.width);
+  info.set_channels(image.channels);
   info.set_features(pipeline.feature_count());
   for (const std::string& name : model.class_names) info.add_class_names(name);
   info.set_sha256(loaded.sha256);
@@ -32,15 +43,6 @@ v1::ModelInfo DescribeModel(const LoadedModel& loaded, const Pipeline& pipeline)
     info.set_test_error_percent(model.provenance.test_error_percent());
   }
   return info;
-}
-
-// Runs the model on an all-zero image of its own size.
-absl::Status Warm(const Pipeline& pipeline) {
-  const InputSpec& input = pipeline.input();
-  ImageU8 image{.height = input.height, .width = input.width, .channels = input.channels, .pixels = {}};
-  image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
-                      static_cast<std::size_t>(image.channels));
-  return pipeline.Classify(image).status();
 }
 
 std::string LoadedNames(const ModelSet& models) {
@@ -54,7 +56,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::st
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(path, limits));
   absl::StatusOr<Pipeline> pipeline = Pipeline::Create(loaded.model);
   if (!pipeline.ok()) return Annotate(pipeline.status(), path);
-  CKN_RETURN_IF_ERROR(Annotate(Warm(*pipeline), path + ": warm-up"));
+  CKN_RETURN_IF_ERROR(Annotate(pipeline->Classify(BlackImage(loaded.model)).status(), path + ": warm-up"));
 
   std::size_t longest = 0;
   for (const std::string& name : loaded.model.class_names) longest = std::max(longest, name.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,16 +11,30 @@
 
 namespace ckn {
 
-// A trained model in memory: everything between an image and its scores, and where it came from.
-struct Model {
-  std::string name;
+// From an image to features.
+struct Network {
+  std::string architecture;  // the recipe's name
   InputSpec input;
   std::vector<Layer> layers;
   std::vector<v1::LayerLearning> learning;  // [layers]; diagnostics of each layer
   Standardization standardization;
+};
+
+// A trained model in memory: everything between an image and its scores, and where it came from.
+struct Model {
+  std::string name;
+  // At least one, all for images of one size; the classifier sees their features one after another.
+  std::vector<Network> networks;
   LinearSvm svm;
   std::vector<std::string> class_names;  // [svm.classes()]
   v1::Provenance provenance;
 };
+
+// Table 3's "# param" over all networks.
+inline std::int64_t ParameterCount(const Model& model) {
+  std::int64_t count = 0;
+  for (const Network& network : model.networks) count += ParameterCount(network.layers);
+  return count;
+}
 
 }  // namespace ckn

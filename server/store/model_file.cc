@@ -6,21 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cmath>
 #include <limits>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "server/base/atomic_file.h"
-#include "server/base/endian.h"
 #include "server/base/regular_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
-#include "server/base/utf8.h"
 
 namespace ckn {
 namespace {
@@ -31,7 +26,7 @@ constexpr std::string_view kMagic(
     "\x89"
     "CKN\r\n\x1a\n",
     8);
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kHeaderBytesAt = 12;
 constexpr std::size_t kPayloadBytesAt = 16;
@@ -79,139 +74,9 @@ absl::Status CheckHeader(std::string_view bytes, std::uint64_t file_bytes, const
   return absl::OkStatus();
 }
 
-template <typename... Args>
-absl::Status Bad(const absl::FormatSpec<Args...>& format, const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrFormat(format, args...));
-}
-
-absl::Status CheckRange(std::string_view field, std::int64_t value, std::int64_t min, std::int64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return Bad("%s: got %d, expected %d to %d", field, value, min, max);
-}
-
-absl::Status CheckName(std::string_view field, const std::string& name, const ModelLimits& limits) {
-  if (name.empty()) return Bad("%s: got an empty string, expected a name", field);
-  if (std::cmp_greater(name.size(), limits.max_name_bytes)) {
-    return Bad("%s: got %d bytes, expected at most %d", field, name.size(), limits.max_name_bytes);
-  }
-  if (!IsPrintableUtf8(name)) {
-    return Bad("%s: got \"%s\", expected printable UTF-8", field, absl::CHexEscape(name));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckText(std::string_view field, const std::string& text, const ModelLimits& limits) {
-  if (std::cmp_greater(text.size(), limits.max_text_bytes)) {
-    return Bad("%s: got %d bytes, expected at most %d", field, text.size(), limits.max_text_bytes);
-  }
-  if (!IsPrintableUtf8(text)) return Bad("%s: expected printable UTF-8", field);
-  return absl::OkStatus();
-}
-
-absl::Status CheckFinite(std::string_view field, double value) {
-  if (std::isfinite(value)) return absl::OkStatus();
-  return Bad("%s: got %g, expected a finite number", field, value);
-}
-
-absl::Status CheckPercent(std::string_view field, double value) {
-  if (value >= 0 && value <= 100) return absl::OkStatus();
-  return Bad("%s: got %g, expected 0 to 100", field, value);
-}
-
-absl::Status CheckParameters(std::string_view field, std::span<const float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!(std::abs(values[i]) <= kMaxParameter)) {
-      return Bad("%s[%d]: got %g, expected a number of at most %g in magnitude", field, i, values[i], kMaxParameter);
-    }
-  }
-  return absl::OkStatus();
-}
-
-// The byte string must hold exactly rows * cols floats. Called before memory for them is asked for.
-absl::Status CheckFloatBytes(std::string_view field, const std::string& bytes, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t expected = rows * cols * 4;
-  if (std::cmp_equal(bytes.size(), expected)) return absl::OkStatus();
-  return Bad("%s: got %d bytes, expected %d (%d x %d float32)", field, bytes.size(), expected, rows, cols);
-}
-
-template <typename Matrix>
-std::span<float> Values(Matrix& matrix) {
-  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
-}
-
-template <typename Matrix>
-void SetBytes(const Matrix& matrix, std::string* out) {
-  out->clear();
-  AppendFloats({matrix.data(), static_cast<std::size_t>(matrix.size())}, *out);
-}
-
-absl::StatusOr<InputSpec> InputFromProto(const v1::InputSpec& proto, const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckRange("height", proto.height(), 1, limits.max_image_side));
-  CKN_RETURN_IF_ERROR(CheckRange("width", proto.width(), 1, limits.max_image_side));
-  if (proto.channels() != 1 && proto.channels() != 3) {
-    return Bad("channels: got %d, expected 1 or 3", proto.channels());
-  }
-  InputSpec input{.height = proto.height(), .width = proto.width(), .channels = proto.channels()};
-  switch (proto.resize()) {
-    case v1::RESIZE_POLICY_REJECT:
-      input.resize = ResizePolicy::kReject;
-      break;
-    case v1::RESIZE_POLICY_STRETCH:
-      input.resize = ResizePolicy::kStretch;
-      break;
-    default:
-      return Bad("resize: got %d, expected a policy that this program knows", static_cast<int>(proto.resize()));
-  }
-  switch (proto.map()) {
-    case v1::INPUT_MAP_PIXELS:
-      input.map = InputMap::kPixels;
-      break;
-    case v1::INPUT_MAP_GRADIENT:
-      input.map = InputMap::kGradient;
-      break;
-    default:
-      return Bad("map: got %d, expected a map that this program knows", static_cast<int>(proto.map()));
-  }
-  return input;
-}
-
-absl::Status CheckLearning(const v1::LayerLearning& learning, const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckRange("learning.pairs", learning.pairs(), 0, std::numeric_limits<std::int64_t>::max()));
-  CKN_RETURN_IF_ERROR(
-      CheckRange("learning.iterations", learning.iterations(), 0, std::numeric_limits<std::int32_t>::max()));
-  CKN_RETURN_IF_ERROR(CheckFinite("learning.objective_start", learning.objective_start()));
-  CKN_RETURN_IF_ERROR(CheckFinite("learning.objective", learning.objective()));
-  CKN_RETURN_IF_ERROR(CheckFinite("learning.held_out_objective", learning.held_out_objective()));
-  CKN_RETURN_IF_ERROR(CheckText("learning.stop_reason", learning.stop_reason(), limits));
-  return CheckText("learning.initialisation", learning.initialisation(), limits);
-}
-
-absl::Status CheckProvenance(const v1::Provenance& provenance, const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckText("program_version", provenance.program_version(), limits));
-  CKN_RETURN_IF_ERROR(CheckText("architecture", provenance.architecture(), limits));
-  CKN_RETURN_IF_ERROR(CheckText("command", provenance.command(), limits));
-  CKN_RETURN_IF_ERROR(CheckText("dataset", provenance.dataset(), limits));
-  CKN_RETURN_IF_ERROR(CheckText("validation", provenance.validation(), limits));
-  const std::string& hash = provenance.dataset_sha256();
-  const bool hex = hash.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!hash.empty() && (hash.size() != 64 || !hex)) {
-    return Bad("dataset_sha256: got \"%s\", expected 64 lower-case hex digits or nothing", absl::CHexEscape(hash));
-  }
-  constexpr std::int64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
-  CKN_RETURN_IF_ERROR(CheckRange("train_count", provenance.train_count(), 0, kMaxCount));
-  CKN_RETURN_IF_ERROR(CheckRange("test_count", provenance.test_count(), 0, kMaxCount));
-  CKN_RETURN_IF_ERROR(CheckFinite("svm_c", provenance.svm_c()));
-  CKN_RETURN_IF_ERROR(CheckPercent("validation_error_percent", provenance.validation_error_percent()));
-  CKN_RETURN_IF_ERROR(CheckPercent("test_error_percent", provenance.test_error_percent()));
-  for (const v1::ValidationPoint& point : provenance.validation_curve()) {
-    CKN_RETURN_IF_ERROR(CheckFinite("validation_curve.svm_c", point.svm_c()));
-    CKN_RETURN_IF_ERROR(CheckPercent("validation_curve.error_percent", point.error_percent()));
-  }
-  return absl::OkStatus();
-}
-
 // The first version whose readers understand all that is in the model.
 std::uint32_t VersionOf(const v1::Model& proto) {
+  if (proto.networks_size() > 0) return 3;
   const bool projected =
       std::ranges::any_of(proto.layers(), [](const v1::Layer& layer) { return !layer.projection().empty(); });
   return projected ? 2 : 1;
@@ -255,163 +120,6 @@ absl::StatusOr<LoadedModel> Read(const std::string& path, const ModelLimits& lim
 
 }  // namespace
 
-absl::Status ValidateNames(const std::string& model, const std::vector<std::string>& classes,
-                           const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckName("name", model, limits));
-  CKN_RETURN_IF_ERROR(CheckRange("class_names", static_cast<std::int64_t>(classes.size()), 2, limits.max_classes));
-  std::unordered_set<std::string_view> seen;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const std::string field = absl::StrCat("class_names[", i, "]");
-    CKN_RETURN_IF_ERROR(CheckName(field, classes[i], limits));
-    if (!seen.insert(classes[i]).second) {
-      return Bad("%s: got \"%s\" a second time, expected unique names", field, classes[i]);
-    }
-  }
-  return absl::OkStatus();
-}
-
-v1::Layer LayerToProto(const Layer& layer, const v1::LayerLearning& learning) {
-  v1::Layer out;
-  out.set_patch_size(layer.patch_size);
-  out.set_in_channels(layer.in_channels);
-  out.set_filters(layer.filter_count());
-  out.set_subsampling(layer.subsampling);
-  out.set_pooling_radius(layer.pooling_radius);
-  out.set_subtract_patch_mean(layer.subtract_patch_mean);
-  out.set_learned(layer.learned);
-  out.set_sigma(layer.sigma);
-  out.set_epsilon(layer.epsilon);
-  SetBytes(layer.filters, out.mutable_weights());
-  SetBytes(layer.eta, out.mutable_eta());
-  SetBytes(layer.projection, out.mutable_projection());
-  *out.mutable_learning() = learning;
-  return out;
-}
-
-absl::StatusOr<Layer> LayerFromProto(const v1::Layer& proto, const ModelLimits& limits) {
-  CKN_RETURN_IF_ERROR(CheckRange("patch_size", proto.patch_size(), 1, limits.max_image_side));
-  CKN_RETURN_IF_ERROR(CheckRange("in_channels", proto.in_channels(), 1, limits.max_filters));
-  CKN_RETURN_IF_ERROR(CheckRange("filters", proto.filters(), 1, limits.max_filters));
-  CKN_RETURN_IF_ERROR(CheckRange("subsampling", proto.subsampling(), 1, limits.max_image_side));
-  CKN_RETURN_IF_ERROR(CheckRange("pooling_radius", proto.pooling_radius(), 0, limits.max_image_side));
-  const std::int64_t patch_dim = std::int64_t{proto.patch_size()} * proto.patch_size() * proto.in_channels();
-  CKN_RETURN_IF_ERROR(CheckRange("patch_size^2 * in_channels", patch_dim, 1, limits.max_patch_dim));
-  CKN_RETURN_IF_ERROR(CheckFloatBytes("weights", proto.weights(), proto.filters(), patch_dim));
-  CKN_RETURN_IF_ERROR(CheckFloatBytes("eta", proto.eta(), proto.filters(), 1));
-  Layer layer;
-  layer.patch_size = proto.patch_size();
-  layer.in_channels = proto.in_channels();
-  layer.subsampling = proto.subsampling();
-  layer.pooling_radius = proto.pooling_radius();
-  layer.subtract_patch_mean = proto.subtract_patch_mean();
-  layer.learned = proto.learned();
-  layer.sigma = proto.sigma();
-  layer.epsilon = proto.epsilon();
-  layer.filters.resize(proto.filters(), patch_dim);
-  ReadFloats(proto.weights(), Values(layer.filters));
-  layer.eta.resize(proto.filters());
-  ReadFloats(proto.eta(), Values(layer.eta));
-  if (!proto.projection().empty()) {
-    CKN_RETURN_IF_ERROR(CheckFloatBytes("projection", proto.projection(), proto.filters(), proto.filters()));
-    layer.projection.resize(proto.filters(), proto.filters());
-    ReadFloats(proto.projection(), Values(layer.projection));
-  }
-  CKN_RETURN_IF_ERROR(ValidateLayer(layer));
-  CKN_RETURN_IF_ERROR(CheckLearning(proto.learning(), limits));
-  return layer;
-}
-
-v1::Model ToProto(const Model& model) {
-  v1::Model proto;
-  proto.set_name(model.name);
-  v1::InputSpec& input = *proto.mutable_input();
-  input.set_height(model.input.height);
-  input.set_width(model.input.width);
-  input.set_channels(model.input.channels);
-  input.set_resize(model.input.resize == ResizePolicy::kStretch ? v1::RESIZE_POLICY_STRETCH : v1::RESIZE_POLICY_REJECT);
-  input.set_map(model.input.map == InputMap::kGradient ? v1::INPUT_MAP_GRADIENT : v1::INPUT_MAP_PIXELS);
-  for (std::size_t k = 0; k < model.layers.size(); ++k) {
-    *proto.add_layers() =
-        LayerToProto(model.layers[k], k < model.learning.size() ? model.learning[k] : v1::LayerLearning());
-  }
-  SetBytes(model.standardization.mean, proto.mutable_standardization()->mutable_mean());
-  proto.mutable_standardization()->set_scale(model.standardization.scale);
-  v1::LinearSvm& svm = *proto.mutable_svm();
-  svm.set_classes(model.svm.classes());
-  svm.set_features(model.svm.features());
-  SetBytes(model.svm.weights, svm.mutable_weights());
-  SetBytes(model.svm.bias, svm.mutable_bias());
-  for (const std::string& name : model.class_names) proto.add_class_names(name);
-  *proto.mutable_provenance() = model.provenance;
-  return proto;
-}
-
-absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limits) {
-  Model model;
-  model.name = proto.name();
-  model.class_names.assign(proto.class_names().begin(), proto.class_names().end());
-  CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names, limits));
-  absl::StatusOr<InputSpec> input = InputFromProto(proto.input(), limits);
-  CKN_RETURN_IF_ERROR(Annotate(input.status(), "input"));
-  model.input = *input;
-
-  CKN_RETURN_IF_ERROR(CheckRange("layers", proto.layers_size(), 1, limits.max_layers));
-  MapShape shape{model.input.height, model.input.width, model.input.MapChannels()};
-  const auto values = [](std::int64_t height, std::int64_t width, std::int64_t channels) {
-    return height * width * channels;
-  };
-  CKN_RETURN_IF_ERROR(CheckRange("input: height * width * channels", values(shape.height, shape.width, shape.channels),
-                                 1, limits.max_map_values));
-  for (int k = 0; k < proto.layers_size(); ++k) {
-    const std::string where = absl::StrCat("layer ", k + 1);
-    absl::StatusOr<Layer> layer = LayerFromProto(proto.layers(k), limits);
-    CKN_RETURN_IF_ERROR(Annotate(layer.status(), where));
-    const absl::StatusOr<MapShape> out = OutputShape(*layer, shape);
-    CKN_RETURN_IF_ERROR(Annotate(out.status(), where));
-    CKN_RETURN_IF_ERROR(Annotate(CheckRange("values of its activation map",
-                                            values(ActivationSize(shape.height, layer->patch_size),
-                                                   ActivationSize(shape.width, layer->patch_size), out->channels),
-                                            1, limits.max_map_values),
-                                 where));
-    shape = *out;
-    model.layers.push_back(*std::move(layer));
-    model.learning.push_back(proto.layers(k).learning());
-  }
-  const std::int64_t features = values(shape.height, shape.width, shape.channels);
-  CKN_RETURN_IF_ERROR(CheckRange("features of the last layer", features, 1, limits.max_features));
-
-  const v1::Standardization& standardization = proto.standardization();
-  CKN_RETURN_IF_ERROR(CheckFloatBytes("standardization.mean", standardization.mean(), features, 1));
-  if (!(standardization.scale() >= 1 / kMaxParameter && standardization.scale() <= kMaxParameter)) {
-    return Bad("standardization.scale: got %g, expected %g to %g", standardization.scale(), 1 / kMaxParameter,
-               kMaxParameter);
-  }
-  model.standardization.scale = standardization.scale();
-  model.standardization.mean.resize(features);
-  ReadFloats(standardization.mean(), Values(model.standardization.mean));
-  CKN_RETURN_IF_ERROR(CheckParameters("standardization.mean", Values(model.standardization.mean)));
-
-  const v1::LinearSvm& svm = proto.svm();
-  if (svm.classes() != proto.class_names_size()) {
-    return Bad("svm.classes: got %d, expected %d, one a class name", svm.classes(), proto.class_names_size());
-  }
-  if (svm.features() != features) {
-    return Bad("svm.features: got %d, expected %d, the features of the last layer", svm.features(), features);
-  }
-  CKN_RETURN_IF_ERROR(CheckFloatBytes("svm.weights", svm.weights(), svm.classes(), features));
-  CKN_RETURN_IF_ERROR(CheckFloatBytes("svm.bias", svm.bias(), svm.classes(), 1));
-  model.svm.weights.resize(svm.classes(), features);
-  ReadFloats(svm.weights(), Values(model.svm.weights));
-  CKN_RETURN_IF_ERROR(CheckParameters("svm.weights", Values(model.svm.weights)));
-  model.svm.bias.resize(svm.classes());
-  ReadFloats(svm.bias(), Values(model.svm.bias));
-  CKN_RETURN_IF_ERROR(CheckParameters("svm.bias", Values(model.svm.bias)));
-
-  CKN_RETURN_IF_ERROR(Annotate(CheckProvenance(proto.provenance(), limits), "provenance"));
-  model.provenance = proto.provenance();
-  return model;
-}
-
 std::string SerializeModelFile(const Model& model) { return Serialize(ToProto(model)); }
 
 absl::StatusOr<Model> ParseModelFile(std::span<const std::byte> file, const ModelLimits& limits) {
@@ -425,11 +133,17 @@ absl::StatusOr<Model> ParseModelFile(std::span<const std::byte> file, const Mode
                      absl::BytesToHexString(absl::string_view(expected.data(), expected.size()))));
   }
   if (std::cmp_greater(payload.size(), std::numeric_limits<int>::max())) {
-    return Bad("payload: got %d bytes, expected less than 2 GiB", payload.size());
+    return absl::InvalidArgumentError(
+        absl::StrCat("payload: got ", payload.size(), " bytes, expected less than 2 GiB"));
   }
   v1::Model proto;
   if (!proto.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     return absl::InvalidArgumentError("the payload is not a ckn.v1.Model message");
+  }
+  const std::uint64_t version = ReadNumber(bytes, kVersionAt, 4);
+  if (const std::uint32_t needed = VersionOf(proto); version != needed) {
+    return absl::DataLossError(
+        absl::StrCat("damaged header: got format version ", version, ", expected ", needed, " for what is in it"));
   }
   return FromProto(proto, limits);
 }
@@ -437,7 +151,8 @@ absl::StatusOr<Model> ParseModelFile(std::span<const std::byte> file, const Mode
 absl::Status WriteModelFile(const Model& model, const std::string& path) {
   const v1::Model proto = ToProto(model);
   if (proto.ByteSizeLong() > ModelLimits().max_file_bytes - kHeaderBytes) {
-    return Bad("%s: a model of %d bytes, expected less than 2 GiB", path, proto.ByteSizeLong());
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a model of ", proto.ByteSizeLong(), " bytes, expected less than 2 GiB"));
   }
   CKN_RETURN_IF_ERROR(Annotate(FromProto(proto, {}).status(), path));
   return WriteFileAtomically(path, Serialize(proto));

@@ -14,6 +14,15 @@ void Standardization::Apply(std::span<float> features) const {
   }
 }
 
+void Standardize(std::span<const Standardization> standardizations, std::span<float> features) {
+  for (const Standardization& standardization : standardizations) {
+    const auto count = static_cast<std::size_t>(standardization.mean.size());
+    standardization.Apply(features.first(count));
+    features = features.subspan(count);
+  }
+  assert(features.empty());
+}
+
 std::vector<float> LinearSvm::Score(std::span<const float> features) const {
   assert(static_cast<int>(features.size()) == this->features());
   const Eigen::Map<const Eigen::VectorXf> x(features.data(), static_cast<Eigen::Index>(features.size()));

@@ -15,6 +15,9 @@ struct Standardization {
   void Apply(std::span<float> features) const;
 };
 
+// Each one on its part of the features, one part behind the other.
+void Standardize(std::span<const Standardization> standardizations, std::span<float> features);
+
 // One-vs-rest linear classifier on standardised features.
 struct LinearSvm {
   RowMatrixF weights;    // [classes][features]

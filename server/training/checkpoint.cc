@@ -2,10 +2,12 @@
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/atomic_file.h"
 #include "server/base/sha256.h"
+#include "server/base/status.h"
 
 namespace ckn {
 
@@ -34,5 +36,32 @@ absl::StatusOr<std::optional<v1::TrainingCheckpoint>> ReadCheckpoint(const std::
   }
   return checkpoint;
 }
+
+absl::StatusOr<LayerJournal> LayerJournal::Open(const std::string& path, const std::string& key, bool resume) {
+  LayerJournal journal;
+  journal.path_ = path;
+  if (resume) {
+    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found, ReadCheckpoint(path, key));
+    if (found) journal.state_ = *std::move(found);
+  }
+  journal.state_.set_key(key);
+  journal.finished_before_ = journal.state_.layers_size();
+  return journal;
+}
+
+const v1::Layer* LayerJournal::TakeFinished() { return taken_ < finished_before_ ? &state_.layers(taken_++) : nullptr; }
+
+absl::Status LayerJournal::Finish(v1::Layer layer) {
+  *state_.add_layers() = std::move(layer);
+  state_.clear_optimiser();
+  return Save();
+}
+
+absl::Status LayerJournal::SaveOptimiser(const std::string& optimiser) {
+  state_.set_optimiser(optimiser);
+  return Save();
+}
+
+absl::Status LayerJournal::Save() const { return path_.empty() ? absl::OkStatus() : WriteCheckpoint(state_, path_); }
 
 }  // namespace ckn

@@ -21,6 +21,8 @@ struct Dataset {
   std::vector<std::string> class_names;
   // False when the files hold no names: then class_names are the label numbers, and classes are told by their numbers.
   bool has_class_names = true;
+  // Subsets of the training images that the data set predefines (STL-10), each ascending; mostly none.
+  std::vector<std::vector<std::size_t>> folds;
   std::vector<std::string> item_names;  // file names of an image folder; empty for the other kinds
 
   [[nodiscard]] std::size_t size() const { return labels.size(); }
@@ -43,7 +45,8 @@ absl::Status ValidateDatasetName(const std::string& name);
 //             up to the largest label of the split
 //   cifar10:  data_batch_{1..5}.bin and test_batch.bin, here or in cifar-10-batches-bin/; class names from
 //             batches.meta.txt if it is there
-//   stl10:    {train,test}_{X,y}.bin, here or in stl10_binary/; class names from class_names.txt if it is there
+//   stl10:    {train,test}_{X,y}.bin, here or in stl10_binary/; class names from class_names.txt and the folds of the
+//             training split from fold_indices.txt, if they are there
 //   images:   FOLDER/train/CLASS/*, FOLDER/test/CLASS/*; without these two, FOLDER/CLASS/* is the training split and
 //             there is no test split. Classes and files in the order of their names; hidden files are skipped; gray and
 //             colour files mixed make the set colour

@@ -1,6 +1,12 @@
+#include <algorithm>
 #include <array>
+#include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "server/base/status.h"
 #include "server/training/dataset_readers.h"
 
@@ -26,6 +32,35 @@ fs::path PixelsPath(const fs::path& folder, Split split) {
 }
 fs::path LabelsPath(const fs::path& folder, Split split) {
   return File(folder, split == Split::kTrain ? "train_y.bin" : "test_y.bin");
+}
+
+// One fold a line: indices of training images, counted from 0.
+absl::StatusOr<std::vector<std::vector<std::size_t>>> ReadFolds(const fs::path& path, std::size_t images) {
+  constexpr std::size_t kMaxFolds = 1000;
+  CKN_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> bytes, ReadFileBytes(path, 1));
+  const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::vector<std::size_t>> folds;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
+    const std::string where = absl::StrCat(path.native(), ": fold ", folds.size());
+    std::vector<std::size_t> rows;
+    for (const absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
+      std::uint64_t row = 0;
+      if (!absl::SimpleAtoi(word, &row) || row >= images) {
+        return absl::InvalidArgumentError(absl::StrCat(where, ": got \"", absl::Utf8SafeCEscape(word.substr(0, 20)),
+                                                       "\", expected an image index of 0 to ", images - 1));
+      }
+      rows.push_back(row);
+    }
+    std::sort(rows.begin(), rows.end());
+    if (const auto twice = std::adjacent_find(rows.begin(), rows.end()); twice != rows.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": got image ", *twice, " twice"));
+    }
+    folds.push_back(std::move(rows));
+    if (folds.size() > kMaxFolds) {
+      return absl::InvalidArgumentError(absl::StrCat(path.native(), ": expected at most ", kMaxFolds, " folds"));
+    }
+  }
+  return folds;
 }
 
 }  // namespace
@@ -66,6 +101,9 @@ absl::StatusOr<Dataset> LoadStl10(const fs::path& folder, Split split) {
     }
   }
   CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNamesOr(File(folder, "class_names.txt"), kClasses));
+  if (const fs::path folds = File(folder, "fold_indices.txt"); split == Split::kTrain && IsFile(folds)) {
+    CKN_ASSIGN_OR_RETURN(data.folds, ReadFolds(folds, images));
+  }
   return data;
 }
 

@@ -1,6 +1,8 @@
 #include "server/training/features.h"
 
 #include <algorithm>
+#include <cassert>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -23,23 +25,21 @@ void ForEachRowBlock(Eigen::Index rows, ThreadPool& pool, Body body) {
 
 }  // namespace
 
-absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows, const InputSpec& input,
-                                         const Encoder& encoder, ThreadPool& pool, const Progress& progress) {
-  const int features = encoder.feature_count();
+absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows,
+                                         const FeatureExtractor& extractor, ThreadPool& pool,
+                                         const Progress& progress) {
+  const int features = extractor.feature_count();
   RowMatrixF x(static_cast<Eigen::Index>(rows.size()), features + 1);
   absl::Mutex mu;
   absl::Status failure;
   pool.ParallelFor(rows.size(), [&](std::size_t i, int) {
     if (progress.stopped()) return;
-    const absl::StatusOr<FeatureMap> map = Preprocess(data.Image(rows[i]), input);
-    if (!map.ok()) {
-      const absl::MutexLock lock(&mu);
-      failure.Update(map.status());
-      return;
-    }
     float* row = x.row(static_cast<Eigen::Index>(i)).data();
-    encoder.Encode(*map, {row, static_cast<std::size_t>(features)});
+    const absl::Status status = extractor.Extract(data.Image(rows[i]), {row, static_cast<std::size_t>(features)});
     row[features] = 1;
+    if (status.ok()) return;
+    const absl::MutexLock lock(&mu);
+    failure.Update(Annotate(status, absl::StrCat("image ", rows[i])));
   });
   if (!failure.ok()) return failure;
   if (progress.stopped()) return StoppedError();
@@ -66,7 +66,8 @@ absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const 
   return predicted;
 }
 
-Standardization FitStandardization(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {
+std::vector<Standardization> FitStandardizations(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> counts,
+                                                 ThreadPool& pool) {
   const Eigen::Index features = x.cols() - 1;
   const auto n = static_cast<double>(x.rows());
   const auto blocks = static_cast<std::size_t>((x.rows() + kRowsPerTask - 1) / kRowsPerTask);
@@ -80,34 +81,44 @@ Standardization FitStandardization(const Eigen::Ref<const RowMatrixF>& x, Thread
   for (const Eigen::VectorXf& sum : sums) mean += sum.cast<double>();
   mean /= n;
 
-  Standardization result;
-  result.mean = mean.cast<float>();
-  std::vector<double> norms(blocks);
-  ForEachRowBlock(x.rows(), pool, [&](Eigen::Index block, Eigen::Index first, Eigen::Index count) {
-    for (Eigen::Index i = first; i < first + count; ++i) {
-      norms[block] += (x.row(i).head(features).transpose() - result.mean).norm();
-    }
-  });
-  double total = 0;
-  for (const double norm : norms) total += norm;
-  // Features that are all alike have no scale; any will do.
-  result.scale = total > 0 ? static_cast<float>(total / n) : 1.0F;
+  std::vector<Standardization> result;
+  Eigen::Index begin = 0;
+  for (const int part : counts) {
+    Standardization standardization;
+    standardization.mean = mean.segment(begin, part).cast<float>();
+    std::vector<double> norms(blocks);
+    ForEachRowBlock(x.rows(), pool, [&](Eigen::Index block, Eigen::Index first, Eigen::Index count) {
+      for (Eigen::Index i = first; i < first + count; ++i) {
+        norms[block] += (x.row(i).segment(begin, part).transpose() - standardization.mean).norm();
+      }
+    });
+    const double total = std::accumulate(norms.begin(), norms.end(), 0.0);
+    // Features that are all alike have no scale; any will do.
+    standardization.scale = total > 0 ? static_cast<float>(total / n) : 1.0F;
+    result.push_back(std::move(standardization));
+    begin += part;
+  }
+  assert(begin == features);
   return result;
 }
 
-void Standardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool) {
+void Standardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool) {
   ForEachRowBlock(x.rows(), pool, [&](Eigen::Index, Eigen::Index first, Eigen::Index count) {
     for (Eigen::Index i = first; i < first + count; ++i) {
-      standardization.Apply({x.row(i).data(), static_cast<std::size_t>(x.cols() - 1)});
+      Standardize(standardizations, std::span(x.row(i).data(), static_cast<std::size_t>(x.cols() - 1)));
     }
   });
 }
 
-void Unstandardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool) {
+void Unstandardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool) {
   ForEachRowBlock(x.rows(), pool, [&](Eigen::Index, Eigen::Index first, Eigen::Index count) {
     for (Eigen::Index i = first; i < first + count; ++i) {
-      auto row = x.row(i).head(x.cols() - 1);
-      row = row * standardization.scale + standardization.mean.transpose();
+      Eigen::Index begin = 0;
+      for (const Standardization& standardization : standardizations) {
+        auto part = x.row(i).segment(begin, standardization.mean.size());
+        part = part * standardization.scale + standardization.mean.transpose();
+        begin += standardization.mean.size();
+      }
     }
   });
 }

@@ -7,8 +7,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/matrix.h"
 #include "server/base/thread_pool.h"
-#include "server/ckn/encoder.h"
-#include "server/image/preprocess.h"
+#include "server/feature_extractor.h"
 #include "server/pipeline.h"
 #include "server/svm/linear_svm.h"
 #include "server/training/dataset.h"
@@ -20,16 +19,18 @@ namespace ckn {
 // the bias.
 
 // Features of data.Image(rows[i]), not standardised: [rows.size()][features + 1].
-absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows, const InputSpec& input,
-                                         const Encoder& encoder, ThreadPool& pool, const Progress& progress);
+absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows,
+                                         const FeatureExtractor& extractor, ThreadPool& pool, const Progress& progress);
 
-// Mean of the rows and average norm of what is left: the paper's "centered, rescaled to have unit l2-norm on average".
-// x [n][features + 1], n >= 1.
-Standardization FitStandardization(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool);
+// For each part of the features, `counts` wide, one behind the other: mean of the rows and average norm of what is
+// left, the paper's "centered, rescaled to have unit l2-norm on average". x [n][features + 1], n >= 1; the counts add
+// up to the features.
+std::vector<Standardization> FitStandardizations(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> counts,
+                                                 ThreadPool& pool);
 
 // x -> (x - mean) / scale on all columns but the last; the inverse undoes it up to rounding.
-void Standardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
-void Unstandardize(const Standardization& standardization, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
+void Standardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
+void Unstandardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
 
 // Predicted class of each of the first `count` images. Every image is scored by itself, so the result does not depend
 // on the threads. Errors name the image.

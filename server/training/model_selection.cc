@@ -101,9 +101,10 @@ std::vector<std::size_t> OrderForHoldOut(std::span<const int> labels, int classe
   return order;
 }
 
-absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> labels, int classes,
-                                                 const ValidationPlan& plan, const SvmOptions& options,
-                                                 std::uint64_t seed, ThreadPool& pool, const Progress& progress) {
+absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> feature_counts,
+                                                 std::span<const int> labels, int classes, const ValidationPlan& plan,
+                                                 const SvmOptions& options, std::uint64_t seed, ThreadPool& pool,
+                                                 const Progress& progress) {
   const Eigen::Index n = x.rows();
   std::vector<std::int64_t> errors(plan.c_grid.size());  // as many as are known
   Eigen::Index validated = 0;
@@ -130,10 +131,10 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
 
   if (plan.c_grid.size() > 1 && plan.held_out > 0) {
     const Eigen::Index fit = n - plan.held_out;
-    const Standardization standardization = FitStandardization(x.topRows(fit), pool);
-    Standardize(standardization, x, pool);
+    const std::vector<Standardization> standardizations = FitStandardizations(x.topRows(fit), feature_counts, pool);
+    Standardize(standardizations, x, pool);
     CKN_RETURN_IF_ERROR(train_path(x, labels, fit));
-    Unstandardize(standardization, x, pool);
+    Unstandardize(standardizations, x, pool);
   } else if (plan.c_grid.size() > 1) {
     const std::vector<int> fold_of = AssignFolds(labels, classes, plan.folds, seed);
     for (int fold = 0; fold < plan.folds; ++fold) {
@@ -145,8 +146,9 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
       RowMatrixF ordered = x(order, Eigen::all);
       std::vector<int> ordered_labels(n);
       for (Eigen::Index i = 0; i < n; ++i) ordered_labels[i] = labels[order[i]];
-      const Standardization standardization = FitStandardization(ordered.topRows(fit), pool);
-      Standardize(standardization, ordered, pool);
+      const std::vector<Standardization> standardizations =
+          FitStandardizations(ordered.topRows(fit), feature_counts, pool);
+      Standardize(standardizations, ordered, pool);
       progress.report(absl::StrFormat("fold %d of %d", fold + 1, plan.folds));
       CKN_RETURN_IF_ERROR(train_path(ordered, ordered_labels, fit));
     }
@@ -166,8 +168,8 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   result.c = plan.c_grid[best];
 
   const auto start = std::chrono::steady_clock::now();
-  result.standardization = FitStandardization(x, pool);
-  Standardize(result.standardization, x, pool);
+  result.standardizations = FitStandardizations(x, feature_counts, pool);
+  Standardize(result.standardizations, x, pool);
   const double c[] = {result.c};
   // By the solver that was the better one for this C.
   SvmOptions last_options = options;

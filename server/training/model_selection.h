@@ -23,7 +23,7 @@ struct ValidationPlan {
 };
 
 struct TrainedClassifier {
-  Standardization standardization;
+  std::vector<Standardization> standardizations;  // one a network
   LinearSvm svm;
   double c = 0;
   double validation_error_percent = 0;  // at the chosen C
@@ -37,9 +37,10 @@ std::vector<std::size_t> OrderForHoldOut(std::span<const int> labels, int classe
 
 // Chooses C (the smallest of those with the least validation error), then trains on all rows at that C.
 // x [n][features + 1], raw features and a column of ones; standardised in place (statistics of the rows that are
-// fitted, never of the validation rows). labels [n].
-absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> labels, int classes,
-                                                 const ValidationPlan& plan, const SvmOptions& options,
-                                                 std::uint64_t seed, ThreadPool& pool, const Progress& progress);
+// fitted, never of the validation rows), each network's part, `feature_counts` wide, by itself. labels [n].
+absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> feature_counts,
+                                                 std::span<const int> labels, int classes, const ValidationPlan& plan,
+                                                 const SvmOptions& options, std::uint64_t seed, ThreadPool& pool,
+                                                 const Progress& progress);
 
 }  // namespace ckn

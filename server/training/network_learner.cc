@@ -7,8 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "server/base/status.h"
 #include "server/ckn/encoder.h"
-#include "server/store/model_file.h"
-#include "server/training/checkpoint.h"
+#include "server/store/model_proto.h"
 
 namespace ckn {
 namespace {
@@ -43,55 +42,35 @@ class LayerStack {
 
 }  // namespace
 
-absl::StatusOr<LearnedNetwork> LearnNetwork(const NetworkPlan& plan, const Dataset& data,
-                                            std::span<const std::size_t> rows, const LearningOptions& options,
-                                            std::uint64_t seed, const NetworkCheckpoint& checkpoint, ThreadPool& pool,
-                                            const Progress& progress) {
-  v1::TrainingCheckpoint state;
-  state.set_key(checkpoint.key);
-  if (!checkpoint.path.empty() && checkpoint.resume) {
-    CKN_ASSIGN_OR_RETURN(std::optional<v1::TrainingCheckpoint> found, ReadCheckpoint(checkpoint.path, checkpoint.key));
-    if (found) {
-      state = *std::move(found);
-      progress.report(absl::StrFormat("resuming from %s: %d of %d layers done", checkpoint.path, state.layers_size(),
-                                      plan.layers.size()));
-    } else {
-      progress.report(absl::StrFormat("%s: no checkpoint, starting anew", checkpoint.path));
-    }
-  }
-  const auto save = [&] {
-    return checkpoint.path.empty() ? absl::OkStatus() : WriteCheckpoint(state, checkpoint.path);
-  };
-
-  LearnedNetwork network;
+absl::StatusOr<Network> LearnNetwork(const NetworkPlan& plan, const Dataset& data, std::span<const std::size_t> rows,
+                                     const LearningOptions& options, std::uint64_t seed, LayerJournal& journal,
+                                     ThreadPool& pool, const Progress& progress) {
+  Network network;
+  network.architecture = plan.name;
+  network.input = plan.input;
   LayerStack stack(plan, data, rows);
   for (std::size_t k = 0; k < plan.layers.size(); ++k) {
     const LayerPlan& layer = plan.layers[k];
     LearnedLayer learned;
-    if (static_cast<int>(k) < state.layers_size()) {
-      CKN_ASSIGN_OR_RETURN(learned.layer, LayerFromProto(state.layers(static_cast<int>(k)), ModelLimits{}));
-      learned.learning = state.layers(static_cast<int>(k)).learning();
-    } else if (!layer.layer.learned) {
-      learned.layer = OrientationLayer(layer.filters);
-      learned.layer.subsampling = layer.layer.subsampling;
-      learned.layer.pooling_radius = layer.layer.pooling_radius;
+    if (const v1::Layer* const finished = journal.TakeFinished()) {
+      CKN_ASSIGN_OR_RETURN(learned.layer, LayerFromProto(*finished, ModelLimits{}));
+      learned.learning = finished->learning();
     } else {
-      LayerCheckpoint layer_checkpoint;
-      layer_checkpoint.restored = state.optimiser();
-      layer_checkpoint.save = [&](const std::string& optimiser) {
-        state.set_optimiser(optimiser);
-        return save();
-      };
-      CKN_ASSIGN_OR_RETURN(learned,
-                           LearnLayer(
-                               layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
-                               [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed, k + 1,
-                               layer_checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
-      state.clear_optimiser();
-    }
-    if (static_cast<int>(k) >= state.layers_size()) {
-      *state.add_layers() = LayerToProto(learned.layer, learned.learning);
-      if (learned.layer.learned) CKN_RETURN_IF_ERROR(save());
+      if (layer.layer.learned) {
+        LayerCheckpoint checkpoint;
+        checkpoint.restored = journal.optimiser();
+        checkpoint.save = [&journal](const std::string& optimiser) { return journal.SaveOptimiser(optimiser); };
+        CKN_ASSIGN_OR_RETURN(
+            learned, LearnLayer(
+                         layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
+                         [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed, k + 1, checkpoint,
+                         pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
+      } else {
+        learned.layer = OrientationLayer(layer.filters);
+        learned.layer.subsampling = layer.layer.subsampling;
+        learned.layer.pooling_radius = layer.layer.pooling_radius;
+      }
+      CKN_RETURN_IF_ERROR(journal.Finish(LayerToProto(learned.layer, learned.learning)));
     }
     network.learning.push_back(learned.learning);
     CKN_RETURN_IF_ERROR(stack.Push(std::move(learned.layer)));

@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/regular_file.h"
 #include "server/base/status.h"
-#include "server/store/model_file.h"
+#include "server/store/model_proto.h"
 
 namespace ckn {
 namespace {
@@ -46,6 +46,8 @@ constexpr BuiltIn kBuiltIn[] = {
      "layers { patch_size: 3 filters: 800 output_size: 4 }"},
     {"ckn-pm-stl10",
      "layers { patch_size: 3 filters: 50 subsampling: 2 } layers { patch_size: 3 filters: 800 output_size: 3 }"},
+    {"ckn-co-cifar10", "parts { name: 'ckn-gm-cifar10' } parts { name: 'ckn-pm-cifar10' }"},
+    {"ckn-co-stl10", "parts { name: 'ckn-gm-stl10' } parts { name: 'ckn-pm-stl10' }"},
 };
 
 // Keeps the first error with its place.
@@ -133,6 +135,7 @@ absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
 }
 
 absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, int width, int channels) {
+  if (recipe.parts_size() > 0) return absl::InvalidArgumentError("parts: expected none in a part");
   NetworkPlan plan;
   plan.name = recipe.name();
   const v1::InputSpec& input = recipe.input();
@@ -235,6 +238,38 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
                                                       kLimits.max_features));
   }
   return plan;
+}
+
+absl::StatusOr<std::vector<NetworkPlan>> ResolveRecipes(const v1::Recipe& recipe, int height, int width, int channels) {
+  std::vector<NetworkPlan> plans;
+  if (recipe.parts_size() == 0) {
+    CKN_ASSIGN_OR_RETURN(NetworkPlan plan, ResolveRecipe(recipe, height, width, channels));
+    plans.push_back(std::move(plan));
+    return plans;
+  }
+  if (recipe.has_input() || recipe.layers_size() > 0) {
+    return absl::InvalidArgumentError("got parts beside input or layers, expected one or the other");
+  }
+  if (recipe.parts_size() == 1 || recipe.parts_size() > kLimits.max_networks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("parts: got %d, expected 2 to %d", recipe.parts_size(), kLimits.max_networks));
+  }
+  for (int i = 0; i < recipe.parts_size(); ++i) {
+    const std::string where = absl::StrFormat("part %d", i + 1);
+    v1::Recipe part = recipe.parts(i);
+    if (part.layers_size() == 0 && part.parts_size() == 0) {
+      const absl::StatusOr<v1::Recipe> built_in = BuiltInRecipe(part.name());
+      CKN_RETURN_IF_ERROR(Annotate(built_in.status(), where));
+      const v1::InputSpec input = part.input();
+      part = *built_in;
+      part.mutable_input()->MergeFrom(input);
+    }
+    absl::StatusOr<NetworkPlan> plan = ResolveRecipe(part, height, width, channels);
+    CKN_RETURN_IF_ERROR(Annotate(plan.status(), where));
+    plans.push_back(*std::move(plan));
+    CKN_RETURN_IF_ERROR(Annotate(CheckSameImages(plans.front().input, plans.back().input), where));
+  }
+  return plans;
 }
 
 }  // namespace ckn

@@ -11,7 +11,7 @@
 namespace ckn {
 
 // The architectures of the paper's table 3: ckn-gm1, ckn-gm2, ckn-pm1, ckn-pm2 (MNIST), ckn-gm-cifar10,
-// ckn-pm-cifar10, ckn-gm-stl10, ckn-pm-stl10.
+// ckn-pm-cifar10, ckn-gm-stl10, ckn-pm-stl10; and the combinations of table 2: ckn-co-cifar10, ckn-co-stl10.
 std::vector<std::string> BuiltInRecipeNames();
 // NOT_FOUND lists the known names.
 absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name);
@@ -38,5 +38,8 @@ struct NetworkPlan {
 // Fills what the recipe leaves open from the data's image size and checks that every layer fits the one below.
 // INVALID_ARGUMENT names the layer, the field, what was got and what was expected.
 absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, int width, int channels);
+
+// The plans of all networks of a recipe: its parts, or itself when it has none. Errors name the part.
+absl::StatusOr<std::vector<NetworkPlan>> ResolveRecipes(const v1::Recipe& recipe, int height, int width, int channels);
 
 }  // namespace ckn

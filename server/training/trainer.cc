@@ -11,9 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/base/status.h"
-#include "server/ckn/encoder.h"
+#include "server/feature_extractor.h"
 #include "server/pipeline.h"
-#include "server/store/model_file.h"
+#include "server/store/model_proto.h"
+#include "server/training/checkpoint.h"
 #include "server/training/features.h"
 #include "server/training/network_learner.h"
 #include "server/training/random.h"
@@ -32,7 +33,8 @@ std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_s
                       options.train_size, " seed ", options.seed, " pairs ", options.learning.pairs, " iterations ",
                       options.learning.iterations, " init ",
                       options.learning.init == FilterInit::kKMeans ? "kmeans" : "random",
-                      options.learning.method == LearningMethod::kNystrom ? " nystrom" : "");
+                      options.learning.method == LearningMethod::kNystrom ? " nystrom" : "",
+                      options.fold >= 0 ? absl::StrCat(" fold ", options.fold) : "");
 }
 
 // Each class needs images to be learned from in every part of the plan.
@@ -96,7 +98,16 @@ absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std
 }
 
 absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options) {
-  CKN_ASSIGN_OR_RETURN(const std::vector<std::size_t> subset, BalancedSubset(train, options.train_size, options.seed));
+  std::vector<std::size_t> subset;
+  if (options.fold >= 0) {
+    if (std::cmp_greater_equal(options.fold, train.folds.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("fold: got %d, expected one of the data set's %d", options.fold, train.folds.size()));
+    }
+    subset = train.folds[static_cast<std::size_t>(options.fold)];
+  } else {
+    CKN_ASSIGN_OR_RETURN(subset, BalancedSubset(train, options.train_size, options.seed));
+  }
   std::vector<int> labels(subset.size());
   for (std::size_t i = 0; i < subset.size(); ++i) labels[i] = train.labels[subset[i]];
 
@@ -116,14 +127,17 @@ absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const Train
   return selection;
 }
 
-absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features, const TrainerOptions& options,
-                             Model& model, ThreadPool& pool, const Progress& progress) {
+absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features,
+                             std::span<const int> feature_counts, const TrainerOptions& options, Model& model,
+                             ThreadPool& pool, const Progress& progress) {
   const ValidationPlan& validation = selection.validation;
   CKN_ASSIGN_OR_RETURN(
       TrainedClassifier classifier,
-      SelectAndTrain(features, selection.labels, static_cast<int>(model.class_names.size()), validation, options.svm,
-                     options.seed, pool, WithPrefix(progress, "classifier: ")));
-  model.standardization = std::move(classifier.standardization);
+      SelectAndTrain(features, feature_counts, selection.labels, static_cast<int>(model.class_names.size()), validation,
+                     options.svm, options.seed, pool, WithPrefix(progress, "classifier: ")));
+  for (std::size_t i = 0; i < model.networks.size(); ++i) {
+    model.networks[i].standardization = std::move(classifier.standardizations[i]);
+  }
   model.svm = std::move(classifier.svm);
 
   v1::Provenance& provenance = model.provenance;
@@ -144,31 +158,42 @@ absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& fea
 
 absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, const Dataset* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
-  CKN_ASSIGN_OR_RETURN(const NetworkPlan plan, ResolveRecipe(recipe, train.height, train.width, train.channels));
+  CKN_ASSIGN_OR_RETURN(const std::vector<NetworkPlan> plans,
+                       ResolveRecipes(recipe, train.height, train.width, train.channels));
   // Whatever would make the work useless is found out before it.
   Model model;
-  model.name = options.model_name.empty() ? plan.name : options.model_name;
-  model.input = plan.input;
+  model.name = options.model_name.empty() ? recipe.name() : options.model_name;
   model.class_names = train.class_names;
   CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
   if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
   CKN_ASSIGN_OR_RETURN(const TrainingSelection selection, SelectImages(train, options));
 
   const std::string dataset_sha256 = DatasetSha256(train);
-  const NetworkCheckpoint checkpoint{options.checkpoint_path, CheckpointKey(recipe, dataset_sha256, options),
-                                     options.resume};
+  LayerJournal journal;
+  if (!options.checkpoint_path.empty()) {
+    CKN_ASSIGN_OR_RETURN(journal, LayerJournal::Open(options.checkpoint_path,
+                                                     CheckpointKey(recipe, dataset_sha256, options), options.resume));
+    if (options.resume) {
+      progress.report(absl::StrFormat("%s: %d finished layers", options.checkpoint_path, journal.finished_before()));
+    }
+  }
   std::vector<std::size_t> ascending = selection.rows;
   std::sort(ascending.begin(), ascending.end());
-  CKN_ASSIGN_OR_RETURN(LearnedNetwork network, LearnNetwork(plan, train, ascending, options.learning, options.seed,
-                                                            checkpoint, pool, progress));
-  CKN_ASSIGN_OR_RETURN(const Encoder encoder, Encoder::Create(network.layers, plan.shapes.front()));
-  model.layers = std::move(network.layers);
-  model.learning = std::move(network.learning);
+  FeatureExtractor extractor;
+  for (const NetworkPlan& plan : plans) {
+    const Progress part = plans.size() == 1 ? progress : WithPrefix(progress, absl::StrCat(plan.name, ": "));
+    CKN_ASSIGN_OR_RETURN(Network network,
+                         LearnNetwork(plan, train, ascending, options.learning, options.seed, journal, pool, part));
+    CKN_RETURN_IF_ERROR(extractor.Add(network.input, network.layers));
+    model.networks.push_back(std::move(network));
+  }
 
-  progress.report(absl::StrFormat("encoding %d images to %d features", selection.rows.size(), encoder.feature_count()));
-  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, plan.input, encoder, pool, progress));
-  CKN_RETURN_IF_ERROR(TrainClassifier(selection, features, options, model, pool, progress));
-  model.provenance.set_architecture(plan.name);
+  progress.report(
+      absl::StrFormat("encoding %d images to %d features", selection.rows.size(), extractor.feature_count()));
+  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress));
+  CKN_RETURN_IF_ERROR(TrainClassifier(selection, features, extractor.feature_counts(), options, model, pool, progress));
+  features.resize(0, 0);
+  model.provenance.set_architecture(recipe.name());
   model.provenance.set_dataset(train.title);
   model.provenance.set_dataset_sha256(dataset_sha256);
   if (test != nullptr) {

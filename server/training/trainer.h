@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace ckn {
 struct TrainerOptions {
   std::string model_name;       // empty: the recipe's name
   std::int64_t train_size = 0;  // images to use, an equal number a class; 0: all
+  int fold = -1;                // or the images of this one of the data set's folds
   std::uint64_t seed = 1;
   LearningOptions learning;
   // Images held out to choose C. Negative: 10,000 from 20,000 training images on, else 5-fold cross-validation.
@@ -43,13 +45,16 @@ struct TrainingSelection {
   ValidationPlan validation;
 };
 
-// By train_size, seed, held_out, folds and the grid of C. INVALID_ARGUMENT when a class would be left without images.
+// By train_size or fold, seed, held_out, folds and the grid of C. INVALID_ARGUMENT when a class would be left without
+// images.
 absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options);
 
-// Chooses C and trains the classifier of `model`, whose layers and classes are set; fills its standardisation, SVM and
-// what its provenance says of them. features [rows][features + 1] of the selection are standardised in place.
-absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features, const TrainerOptions& options,
-                             Model& model, ThreadPool& pool, const Progress& progress);
+// Chooses C and trains the classifier of `model`, whose networks and classes are set; fills their standardisation, the
+// SVM and what the provenance says of them. features [rows][features + 1] of the selection, `feature_counts` of each
+// network, are standardised in place.
+absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& features,
+                             std::span<const int> feature_counts, const TrainerOptions& options, Model& model,
+                             ThreadPool& pool, const Progress& progress);
 
 // From images to a model: layers from the bottom up by Algorithm 1, features by Algorithm 2, then the classifier.
 // test: where to measure the test error, or nullptr. The result depends on recipe, data, options and seed only.

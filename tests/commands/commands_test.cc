@@ -297,9 +297,11 @@ TEST_F(EncodeTest, ExactlyOneSourceIsNeeded) {
 Model ModelOf(const std::string& name, const InputSpec& input, std::vector<Layer> layers) {
   Model model = TinyModel();
   model.name = name;
-  model.input = input;
+  Network& network = model.networks.front();
+  network.architecture = name;
+  network.input = input;
   MapShape shape{input.height, input.width, input.MapChannels()};
-  model.learning.clear();
+  network.learning.clear();
   for (Layer& layer : layers) {
     layer.in_channels = shape.channels;
     layer.sigma = 0.5F;
@@ -308,11 +310,11 @@ Model ModelOf(const std::string& name, const InputSpec& input, std::vector<Layer
     layer.filters = RowMatrixF::Random(filters, layer.patch_dim());
     layer.eta.setLinSpaced(filters, 0, 1);
     shape = *OutputShape(layer, shape);
-    model.learning.emplace_back();
+    network.learning.emplace_back();
   }
-  model.layers = std::move(layers);
+  network.layers = std::move(layers);
   const Eigen::Index features = Eigen::Index{shape.height} * shape.width * shape.channels;
-  model.standardization.mean = Eigen::VectorXf::Zero(features);
+  network.standardization.mean = Eigen::VectorXf::Zero(features);
   model.svm.weights = RowMatrixF::Zero(3, features);
   return model;
 }
@@ -359,11 +361,11 @@ TEST_F(InspectTest, ArchitectureIsPrintedAsInTable3) {
 TEST_F(InspectTest, JsonDescribesLayersAndProvenance) {
   const InputSpec gradient = {.height = 28, .width = 28, .channels = 1, .map = InputMap::kGradient};
   Model model = ModelOf("gm", gradient, {LayerOf(1, 12, 2, false), LayerOf(3, 50, 3)});
-  model.layers[1].eta[7] = 0;
-  model.learning[1].set_pairs(300000);
-  model.learning[1].set_iterations(12);
-  model.learning[1].set_objective(0.25);
-  model.learning[1].set_stop_reason("converged");
+  model.networks[0].layers[1].eta[7] = 0;
+  model.networks[0].learning[1].set_pairs(300000);
+  model.networks[0].learning[1].set_iterations(12);
+  model.networks[0].learning[1].set_objective(0.25);
+  model.networks[0].learning[1].set_stop_reason("converged");
   model.provenance.set_seed(18446744073709551615U);
   model.provenance.set_svm_c(4);
   model.provenance.add_validation_curve()->set_svm_c(4);
@@ -419,9 +421,9 @@ TEST_F(InspectTest, TextNamesTheProvenance) {
 TEST_F(InspectTest, FiltersAreDrawnLargestEtaFirstAtFullContrast) {
   // Two filters of 2 x 2 on one channel; the second has the larger eta.
   Model model = ModelOf("p", {.height = 8, .width = 8, .channels = 1}, {LayerOf(2, 2, 2)});
-  model.layers[0].filters << -1, 0, 0, 1,  //
+  model.networks[0].layers[0].filters << -1, 0, 0, 1,  //
       5, 3, 1, 3;
-  model.layers[0].eta << 0.25F, 0.75F;
+  model.networks[0].layers[0].eta << 0.25F, 0.75F;
   ASSERT_TRUE(WriteModelFile(model, dir_.File("p.ckn")).ok());
   const std::string png = dir_.File("p.png");
   const Finished run = Ckn({"inspect", dir_.File("p.ckn"), "--filters", png});

@@ -450,7 +450,7 @@ TEST_F(InferenceCoreTest, NumbersThatAreNotFiniteAreAnInternalError) {
   Model model = TinyModel({.name = "overflow"});
   // All-zero images give patches of zero norm and maps of exactly 0, so the warm-up passes. Of others, each layer
   // multiplies the norm by the largest root of eta until it overflows.
-  Layer grow = model.layers.front();
+  Layer grow = model.networks[0].layers.front();
   grow.patch_size = 1;
   grow.in_channels = grow.filter_count();
   grow.subsampling = 1;
@@ -459,8 +459,8 @@ TEST_F(InferenceCoreTest, NumbersThatAreNotFiniteAreAnInternalError) {
   grow.sigma = kMaxParameter;
   grow.filters = RowMatrixF::Ones(grow.in_channels, grow.in_channels);
   grow.eta.setConstant(kMaxParameter);
-  for (int i = 0; i < 12; ++i) model.layers.push_back(grow);
-  model.learning.resize(model.layers.size());
+  for (int i = 0; i < 12; ++i) model.networks[0].layers.push_back(grow);
+  model.networks[0].learning.resize(model.networks[0].layers.size());
   ASSERT_TRUE(WriteModelFile(model, folder.File("m.ckn")).ok());
   auto models = LoadModelFolder(folder.path());
   ASSERT_TRUE(models.ok()) << models.status();

@@ -33,6 +33,8 @@ using testing::TinyModel;
 // A model of two layers with every field set.
 Model FullModel() {
   Model model = TinyModel({.height = 10, .width = 9, .channels = 3, .filters = 4, .classes = 3});
+  Network& network = model.networks.front();
+  network.architecture = "ckn-x";
   Layer second;
   second.patch_size = 2;
   second.in_channels = 4;
@@ -42,9 +44,9 @@ Model FullModel() {
   second.epsilon = 1e-4F;
   second.filters = RowMatrixF::Random(5, 16);
   second.eta = Eigen::VectorXf::Random(5).cwiseAbs();
-  model.layers.push_back(second);
-  model.layers[0].subtract_patch_mean = true;
-  model.learning[0].set_pairs(1000);
+  network.layers.push_back(second);
+  network.layers[0].subtract_patch_mean = true;
+  network.learning[0].set_pairs(1000);
   v1::LayerLearning learning;
   learning.set_pairs(300000);
   learning.set_iterations(77);
@@ -53,13 +55,13 @@ Model FullModel() {
   learning.set_held_out_objective(0.3);
   learning.set_stop_reason("converged");
   learning.set_initialisation("kmeans");
-  model.learning.push_back(learning);
+  network.learning.push_back(learning);
 
   // 10 x 9 -> 8 x 7 -> 4 x 4 -> 3 x 3 -> 1 x 1.
-  model.standardization.mean = Eigen::VectorXf::Random(5);
+  network.standardization.mean = Eigen::VectorXf::Random(5);
   model.svm.weights = RowMatrixF::Random(3, 5);
   model.class_names = {"cat", "Grüße", "a b"};
-  model.input.resize = ResizePolicy::kStretch;
+  network.input.resize = ResizePolicy::kStretch;
   model.provenance.set_program_version("0.1.0");
   model.provenance.set_command("ckn train --arch x");
   model.provenance.set_architecture("ckn-x");
@@ -89,8 +91,8 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-void ExpectEqual(const Model& a, const Model& b) {
-  EXPECT_EQ(a.name, b.name);
+void ExpectEqual(const Network& a, const Network& b) {
+  EXPECT_EQ(a.architecture, b.architecture);
   EXPECT_EQ(a.input.height, b.input.height);
   EXPECT_EQ(a.input.width, b.input.width);
   EXPECT_EQ(a.input.channels, b.input.channels);
@@ -114,16 +116,74 @@ void ExpectEqual(const Model& a, const Model& b) {
   }
   EXPECT_EQ(a.standardization.mean, b.standardization.mean);
   EXPECT_EQ(a.standardization.scale, b.standardization.scale);
+}
+
+void ExpectEqual(const Model& a, const Model& b) {
+  EXPECT_EQ(a.name, b.name);
+  ASSERT_EQ(a.networks.size(), b.networks.size());
+  for (std::size_t i = 0; i < a.networks.size(); ++i) ExpectEqual(a.networks[i], b.networks[i]);
   EXPECT_EQ(a.svm.weights, b.svm.weights);
   EXPECT_EQ(a.svm.bias, b.svm.bias);
   EXPECT_EQ(a.class_names, b.class_names);
   EXPECT_EQ(a.provenance.SerializeAsString(), b.provenance.SerializeAsString());
 }
 
+// The networks of FullModel twice, the second one smaller.
+Model TwoNetworks() {
+  Model model = FullModel();
+  Network second = model.networks.front();
+  second.architecture = "ckn-y";
+  second.layers.pop_back();
+  second.learning.pop_back();
+  second.standardization.mean = Eigen::VectorXf::Random(4 * 4 * 4);
+  second.standardization.scale = 3;
+  model.networks.push_back(std::move(second));
+  model.svm.weights = RowMatrixF::Random(3, 5 + 64);
+  return model;
+}
+
+TEST(ModelFileTest, SeveralNetworksComeBackAndAskForVersion3) {
+  const Model model = TwoNetworks();
+  const std::string file = SerializeModelFile(model);
+  EXPECT_EQ(file[8], 3);
+  const absl::StatusOr<Model> parsed = ParseModelFile(AsBytes(file), ModelLimits{});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ExpectEqual(model, *parsed);
+}
+
+TEST(ModelFileTest, NetworksThatDoNotFitTogetherAreRejected) {
+  const auto refusal = [](auto change) {
+    v1::Model proto = ToProto(TwoNetworks());
+    change(proto);
+    return std::string(FromProto(proto, {}).status().message());
+  };
+  EXPECT_EQ(refusal([](v1::Model&) {}), "");
+  EXPECT_THAT(refusal([](v1::Model& m) { m.mutable_networks()->RemoveLast(); }),
+              HasSubstr("networks: got 1, expected 2"));
+  EXPECT_THAT(refusal([](v1::Model& m) { *m.mutable_input() = m.networks(0).input(); }),
+              HasSubstr("got them beside 2 networks"));
+  EXPECT_THAT(refusal([](v1::Model& m) { m.mutable_networks(1)->clear_layers(); }),
+              HasSubstr("network 2: layers: got 0"));
+  EXPECT_THAT(
+      refusal([](v1::Model& m) { m.mutable_networks(1)->mutable_input()->set_resize(v1::RESIZE_POLICY_REJECT); }),
+      HasSubstr("network 2: input: resize: expected the same"));
+  EXPECT_THAT(refusal([](v1::Model& m) { m.mutable_networks(0)->set_architecture("\n"); }),
+              HasSubstr("network 1: architecture"));
+  // The map of the second network becomes larger by a column, and its features with it.
+  EXPECT_THAT(refusal([](v1::Model& m) {
+                v1::Network& second = *m.mutable_networks(1);
+                second.mutable_input()->set_width(8);
+                second.mutable_standardization()->mutable_mean()->resize(4 * 3 * 4 * 4);
+              }),
+              HasSubstr("network 2: input: got images of 10x8, expected 10x9 like the first network's"));
+  EXPECT_THAT(refusal([](v1::Model& m) { m.mutable_svm()->set_features(5); }),
+              HasSubstr("svm.features: got 5, expected 69"));
+}
+
 TEST(ModelFileTest, AProjectionComesBackAndAsksForVersion2) {
   Model model = FullModel();
   EXPECT_EQ(SerializeModelFile(model)[8], 1);
-  model.layers[1].projection = RowMatrixF::Random(5, 5);
+  model.networks[0].layers[1].projection = RowMatrixF::Random(5, 5);
   const std::string file = SerializeModelFile(model);
   EXPECT_EQ(file[8], 2);
   const absl::StatusOr<Model> parsed = ParseModelFile(std::as_bytes(std::span(file)), ModelLimits{});
@@ -135,10 +195,11 @@ TEST(ModelFileTest, RoundTripKeepsEveryField) {
   for (const bool gradient : {false, true}) {
     Model model = FullModel();
     if (gradient) {
-      model.input.map = InputMap::kGradient;
-      model.layers[0].in_channels = 2;
-      model.layers[0].filters = RowMatrixF::Random(4, 18);
-      model.layers[0].learned = false;
+      Network& network = model.networks.front();
+      network.input.map = InputMap::kGradient;
+      network.layers[0].in_channels = 2;
+      network.layers[0].filters = RowMatrixF::Random(4, 18);
+      network.layers[0].learned = false;
     }
     const absl::StatusOr<Model> back = ParseModelFile(AsBytes(SerializeModelFile(model)), {});
     ASSERT_TRUE(back.ok()) << back.status();
@@ -175,7 +236,7 @@ TEST(ModelFileTest, LayoutIsTheDocumentedOne) {
   // Little-endian float32 in row-major order: filter 2, weight 3.
   std::uint32_t bits = 0;
   for (std::size_t i = 4; i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(weights[(2 * 16 + 3) * 4 + i]);
-  EXPECT_EQ(std::bit_cast<float>(bits), model.layers[1].filters(2, 3));
+  EXPECT_EQ(std::bit_cast<float>(bits), model.networks[0].layers[1].filters(2, 3));
 }
 
 TEST(ModelFileTest, EveryTruncationIsDataLoss) {
@@ -222,10 +283,10 @@ TEST(ModelFileTest, ForeignFilesAreNotModelFiles) {
 
 TEST(ModelFileTest, NewerVersionSaysSo) {
   std::string file = SerializeModelFile(TinyModel());
-  file[8] = 3;
+  file[8] = 4;
   const absl::Status status = ParseError(file);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 3, expected at most 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 4, expected at most 3"));
   file[8] = 0;
   EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 0"));
 }
@@ -400,7 +461,7 @@ TEST(ModelFileTest, DamagedPayloadWithAMatchingChecksumNeverCrashes) {
 
 TEST(ModelFileTest, PatchLargerThanTheMapIsRejected) {
   Model model = TinyModel({.height = 3, .width = 3});
-  model.input.width = 2;
+  model.networks[0].input.width = 2;
   EXPECT_THAT(std::string(FromProto(ToProto(model), {}).status().message()),
               HasSubstr("layer 1: patch_size: got 3, expected at most the map below, 3x2"));
 }
@@ -436,8 +497,9 @@ TEST(ModelFileTest, PromisedSizesAreCheckedBeforeAllocation) {
   EXPECT_THAT(std::string(FromProto(proto, {}).status().message()), HasSubstr("got 1073741824, expected 1 to 1048576"));
   // 1 x 1 patches keep the file small while the maps are huge.
   Model wide = TinyModel();
-  wide.input.height = wide.input.width = 16384;
-  wide.layers[0].subsampling = 16384;
+  InputSpec& input = wide.networks.front().input;
+  input.height = input.width = 16384;
+  wide.networks.front().layers[0].subsampling = 16384;
   EXPECT_THAT(std::string(FromProto(ToProto(wide), {}).status().message()),
               HasSubstr("layer 1: values of its activation map: got 1073479696, expected 1 to 268435456"));
 

@@ -1,5 +1,7 @@
 #include "tests/testing/tiny_model.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace ckn::testing {
@@ -29,11 +31,13 @@ Model TinyModel(const TinyModelOptions& options) {
   Random random(options.seed);
   Model model;
   model.name = options.name;
-  model.input = {.height = options.height,
-                 .width = options.width,
-                 .channels = options.channels,
-                 .resize = ResizePolicy::kReject,
-                 .map = InputMap::kPixels};
+  Network network;
+  network.architecture = "tiny";
+  network.input = {.height = options.height,
+                   .width = options.width,
+                   .channels = options.channels,
+                   .resize = ResizePolicy::kReject,
+                   .map = InputMap::kPixels};
 
   Layer layer;
   layer.patch_size = 3;
@@ -51,14 +55,15 @@ Model TinyModel(const TinyModelOptions& options) {
   const int height = PooledSize(ActivationSize(options.height, layer.patch_size), layer.subsampling);
   const int width = PooledSize(ActivationSize(options.width, layer.patch_size), layer.subsampling);
   const Eigen::Index features = Eigen::Index{height} * width * options.filters;
-  model.layers.push_back(std::move(layer));
+  network.layers.push_back(std::move(layer));
   v1::LayerLearning learning;
   learning.set_stop_reason("not learned");
-  model.learning.push_back(learning);
+  network.learning.push_back(learning);
 
-  model.standardization.mean.resize(features);
-  for (float& mean : model.standardization.mean) mean = random.Uniform();
-  model.standardization.scale = 2;
+  network.standardization.mean.resize(features);
+  for (float& mean : network.standardization.mean) mean = random.Uniform();
+  network.standardization.scale = 2;
+  model.networks.push_back(std::move(network));
   model.svm.weights.resize(options.classes, features);
   for (float& weight : model.svm.weights.reshaped()) weight = random.Uniform() - 0.5F;
   model.svm.bias.resize(options.classes);
@@ -75,8 +80,8 @@ Model TinyModel(const TinyModelOptions& options) {
 
 ImageU8 TinyImage(const Model& model, std::uint64_t seed) {
   Random random(seed);
-  ImageU8 image{
-      .height = model.input.height, .width = model.input.width, .channels = model.input.channels, .pixels = {}};
+  const InputSpec& input = model.networks.front().input;
+  ImageU8 image{.height = input.height, .width = input.width, .channels = input.channels, .pixels = {}};
   image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
                       static_cast<std::size_t>(image.channels));
   for (std::uint8_t& pixel : image.pixels) pixel = static_cast<std::uint8_t>(random.Next() >> 56);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -402,6 +403,26 @@ TEST(Stl10DatasetTest, ReadsColumnMajorPlanesAndLabelsFromOne) {
   }
   dir.Write("stl10_binary/class_names.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
   EXPECT_EQ(Load("stl10:" + dir.path(), Split::kTrain).class_names.at(9), "j");
+}
+
+TEST(Stl10DatasetTest, FoldsComeFromTheirFile) {
+  const TempDir dir;
+  dir.Write("train_X.bin", StlImage(1) + StlImage(2) + StlImage(3));
+  dir.Write("train_y.bin", Bytes({1, 2, 3}));
+  dir.Write("test_X.bin", StlImage(1));
+  dir.Write("test_y.bin", Bytes({1}));
+  EXPECT_TRUE(Load("stl10:" + dir.path(), Split::kTrain).folds.empty());
+  dir.Write("fold_indices.txt", "2 0 \n1\r\n\n");
+  EXPECT_THAT(Load("stl10:" + dir.path(), Split::kTrain).folds, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  EXPECT_TRUE(Load("stl10:" + dir.path(), Split::kTest).folds.empty());
+  for (const auto& [text, message] :
+       std::map<std::string, std::string>{{"0 1\n3", "fold 1: got \"3\", expected an image index of 0 to 2"},
+                                          {"-1", "fold 0: got \"-1\""},
+                                          {"0 x", "fold 0: got \"x\""},
+                                          {"1 0 1", "fold 0: got image 1 twice"}}) {
+    dir.Write("fold_indices.txt", text);
+    EXPECT_THAT(Error("stl10:" + dir.path(), Split::kTrain), HasSubstr("fold_indices.txt: " + message));
+  }
 }
 
 TEST(Stl10DatasetTest, BrokenFilesAreRejected) {

@@ -61,7 +61,22 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(BuiltInRecipeTest, AllNamesAreInTable3Test) { EXPECT_EQ(BuiltInRecipeNames().size(), 8); }
+TEST(BuiltInRecipeTest, AllNamesAreInTable3TestOrCombinations) { EXPECT_EQ(BuiltInRecipeNames().size(), 8 + 2); }
+
+TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
+  const absl::StatusOr<std::vector<NetworkPlan>> co = ResolveRecipes(*BuiltInRecipe("ckn-co-cifar10"), 32, 32, 3);
+  ASSERT_TRUE(co.ok()) << co.status();
+  ASSERT_EQ(co->size(), 2U);
+  EXPECT_EQ(co->at(0).name, "ckn-gm-cifar10");
+  EXPECT_EQ(co->at(0).shapes, ResolveRecipe(*BuiltInRecipe("ckn-gm-cifar10"), 32, 32, 3)->shapes);
+  EXPECT_EQ(co->at(1).shapes, ResolveRecipe(*BuiltInRecipe("ckn-pm-cifar10"), 32, 32, 3)->shapes);
+  const absl::StatusOr<std::vector<NetworkPlan>> stl = ResolveRecipes(*BuiltInRecipe("ckn-co-stl10"), 96, 96, 3);
+  ASSERT_TRUE(stl.ok()) << stl.status();
+  EXPECT_EQ(stl->size(), 2U);
+  const absl::StatusOr<std::vector<NetworkPlan>> one = ResolveRecipes(*BuiltInRecipe("ckn-gm1"), 28, 28, 1);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->size(), 1U);
+}
 
 TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()),
@@ -141,6 +156,35 @@ TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
   EXPECT_THAT(Refusal("layers { patch_size: 3 filters: 2 subsampling: 2 } layers { patch_size: 2 filters: 2 "
                       "subsampling: 2 subtract_patch_mean: true }"),
               HasSubstr("layer 2: subtract_patch_mean"));
+}
+
+TEST_F(RecipeFileTest, PartsMayBeBuiltInOrWrittenOut) {
+  const auto plans = [this](const std::string& text) -> absl::StatusOr<std::vector<NetworkPlan>> {
+    const absl::StatusOr<v1::Recipe> recipe = Read(text);
+    if (!recipe.ok()) return recipe.status();
+    return ResolveRecipes(*recipe, 28, 28, 1);
+  };
+  const std::string own = "parts { name: 'own' layers { patch_size: 3 filters: 4 subsampling: 2 } } ";
+  const absl::StatusOr<std::vector<NetworkPlan>> two = plans(own + "parts { name: 'ckn-gm1' }");
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->at(0).layers.size(), 1U);
+  EXPECT_EQ(two->at(1).layers.size(), 2U);
+  // A built-in part takes its size as any recipe does.
+  const std::string stretched = "input { height: 20 width: 20 resize: RESIZE_POLICY_STRETCH } ";
+  const absl::StatusOr<std::vector<NetworkPlan>> smaller =
+      plans("parts { name: 'ckn-gm1' " + stretched + "} parts { name: 'ckn-pm1' " + stretched + "}");
+  ASSERT_TRUE(smaller.ok()) << smaller.status();
+  EXPECT_EQ(smaller->at(0).input.height, 20);
+  EXPECT_EQ(smaller->at(0).input.map, InputMap::kGradient);
+
+  const auto error = [&](const std::string& text) { return std::string(plans(text).status().message()); };
+  EXPECT_THAT(error(own), HasSubstr("parts: got 1, expected 2"));
+  EXPECT_THAT(error(own + "parts { name: 'no-such' }"), HasSubstr("part 2: architecture \"no-such\": unknown"));
+  EXPECT_THAT(error(own + own + "layers { patch_size: 3 }"), HasSubstr("got parts beside input or layers"));
+  EXPECT_THAT(error(own + "parts { parts { name: 'ckn-gm1' } }"), HasSubstr("part 2: parts: expected none in a part"));
+  EXPECT_THAT(error(own + "parts { name: 'x' layers { patch_size: 0 } }"), HasSubstr("part 2: layer 1: patch_size"));
+  EXPECT_THAT(error(own + "parts { name: 'ckn-gm1' " + stretched + "}"),
+              HasSubstr("part 2: input: got images of 20x20, expected 28x28"));
 }
 
 }  // namespace

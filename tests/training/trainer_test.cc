@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <span>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -50,6 +51,18 @@ v1::Recipe PixelRecipe() {
   return recipe;
 }
 
+v1::Recipe CombinedRecipe() {
+  v1::Recipe recipe;
+  recipe.set_name("both");
+  *recipe.add_parts() = PixelRecipe();
+  v1::Recipe* const gradient = recipe.add_parts();
+  *gradient = PixelRecipe();
+  gradient->set_name("gradient");
+  gradient->mutable_input()->set_map(v1::INPUT_MAP_GRADIENT);
+  gradient->mutable_layers(0)->set_patch_size(1);
+  return recipe;
+}
+
 TrainerOptions QuickOptions() {
   TrainerOptions options;
   options.learning.pairs = 1500;
@@ -81,7 +94,7 @@ TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
   double best = 100;
   for (const v1::ValidationPoint& point : provenance.validation_curve()) best = std::min(best, point.error_percent());
   EXPECT_EQ(provenance.validation_error_percent(), best);
-  for (const v1::LayerLearning& learning : model->learning) {
+  for (const v1::LayerLearning& learning : model->networks[0].learning) {
     EXPECT_EQ(learning.pairs(), 1500);
     EXPECT_LT(learning.objective(), 0.8 * learning.objective_start());
     EXPECT_NEAR(learning.held_out_objective(), learning.objective(), learning.objective());
@@ -110,15 +123,15 @@ TEST(TrainerTest, LearnsFromGradientsOfColourImages) {
   recipe.mutable_layers(0)->set_filters(12);
   const absl::StatusOr<Model> model = TrainBars(recipe, QuickOptions(), 2, {}, 3);
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_FALSE(model->layers[0].learned);
-  EXPECT_EQ(ParameterCount(model->layers), 2 * 2 * 12 * 12);
+  EXPECT_FALSE(model->networks[0].layers[0].learned);
+  EXPECT_EQ(ParameterCount(*model), 2 * 2 * 12 * 12);
   EXPECT_LE(model->provenance.test_error_percent(), 5);
 }
 
 TEST(TrainerTest, LearnsFromPixelsOfColourImagesWithMeanSubtraction) {
   const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), QuickOptions(), 2, {}, 3);
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_TRUE(model->layers[0].subtract_patch_mean);
+  EXPECT_TRUE(model->networks[0].layers[0].subtract_patch_mean);
   EXPECT_LE(model->provenance.test_error_percent(), 10);
 }
 
@@ -142,7 +155,7 @@ TEST(TrainerTest, RandomInitialisationLearnsToo) {
   for (v1::LayerRecipe& layer : *recipe.mutable_layers()) layer.set_sigma(0.7);
   const absl::StatusOr<Model> model = TrainBars(recipe, options);
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ(model->learning[0].initialisation(), "random");
+  EXPECT_EQ(model->networks[0].learning[0].initialisation(), "random");
   EXPECT_LE(model->provenance.test_error_percent(), 10);
 }
 
@@ -203,6 +216,28 @@ TEST_F(InterruptedTrainerTest, ResumesToTheSameBytes) {
   EXPECT_EQ(SerializeModelFile(*model), SerializeModelFile(*straight));
 }
 
+TEST_F(InterruptedTrainerTest, ResumesInTheSecondNetworkOfACombination) {
+  const absl::StatusOr<Model> straight = TrainBars(CombinedRecipe(), QuickOptions());
+  ASSERT_TRUE(straight.ok()) << straight.status();
+  TrainerOptions options = QuickOptions();
+  options.checkpoint_path = path_;
+  options.resume = true;
+  std::atomic<bool> stop{false};
+  std::vector<std::string> lines;
+  Progress progress;
+  progress.stop = &stop;
+  progress.report = [&](const std::string& line) {
+    if (line.rfind("gradient: layer 2: k-means", 0) == 0) stop = true;
+  };
+  EXPECT_TRUE(absl::IsCancelled(TrainBars(CombinedRecipe(), options, 2, progress).status()));
+  progress.stop = nullptr;
+  progress.report = [&](const std::string& line) { lines.push_back(line); };
+  const absl::StatusOr<Model> model = TrainBars(CombinedRecipe(), options, 2, progress);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(lines.front(), testing::EndsWith(": 3 finished layers"));
+  EXPECT_EQ(SerializeModelFile(*model), SerializeModelFile(*straight));
+}
+
 TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
   TrainerOptions options = QuickOptions();
   options.checkpoint_path = path_;
@@ -228,11 +263,58 @@ TEST(TrainerTest, LearnsByTheNystromProjection) {
   const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), options);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_LE(model->provenance.test_error_percent(), 5);
-  for (std::size_t k = 0; k < model->layers.size(); ++k) {
-    EXPECT_EQ(model->layers[k].projection.rows(), model->layers[k].filter_count());
-    EXPECT_EQ(model->learning[k].initialisation(), "spherical kmeans");
-    EXPECT_GT(model->learning[k].held_out_objective(), 0);
+  for (std::size_t k = 0; k < model->networks[0].layers.size(); ++k) {
+    EXPECT_EQ(model->networks[0].layers[k].projection.rows(), model->networks[0].layers[k].filter_count());
+    EXPECT_EQ(model->networks[0].learning[k].initialisation(), "spherical kmeans");
+    EXPECT_GT(model->networks[0].learning[k].held_out_objective(), 0);
   }
+}
+
+TEST(TrainerTest, ACombinationIsItsPartsSideBySide) {
+  const absl::StatusOr<Model> both = TrainBars(CombinedRecipe(), QuickOptions(), 2, {}, 3);
+  const absl::StatusOr<Model> first = TrainBars(CombinedRecipe().parts(0), QuickOptions(), 2, {}, 3);
+  const absl::StatusOr<Model> second = TrainBars(CombinedRecipe().parts(1), QuickOptions(), 2, {}, 3);
+  ASSERT_TRUE(both.ok() && first.ok() && second.ok()) << both.status();
+  EXPECT_LE(both->provenance.test_error_percent(), 5);
+  EXPECT_EQ(both->name, "both");
+  EXPECT_EQ(both->provenance.architecture(), "both");
+  ASSERT_EQ(both->networks.size(), 2U);
+  EXPECT_EQ(both->networks[1].architecture, "gradient");
+  EXPECT_EQ(ParameterCount(*both), ParameterCount(*first) + ParameterCount(*second));
+  // Served from a file, an image's features are those of the two models, one behind the other: each network is
+  // standardised by itself.
+  const std::string file = SerializeModelFile(*both);
+  const absl::StatusOr<Model> loaded = ParseModelFile(std::as_bytes(std::span(file)), ModelLimits{});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const Dataset test = Bars(20, 3, 5);
+  for (std::size_t i = 0; i < test.size(); ++i) {
+    std::vector<float> expected = *Pipeline::Create(*first)->Encode(test.Image(i));
+    const std::vector<float> rest = *Pipeline::Create(*second)->Encode(test.Image(i));
+    expected.insert(expected.end(), rest.begin(), rest.end());
+    EXPECT_EQ(*Pipeline::Create(*loaded)->Encode(test.Image(i)), expected);
+  }
+}
+
+TEST(TrainerTest, AFoldIsTheImagesThatItNames) {
+  ThreadPool pool(2);
+  Dataset train = Bars(240, 1, 1);
+  TrainerOptions options = QuickOptions();
+  options.fold = 1;
+  EXPECT_THAT(std::string(Train(PixelRecipe(), train, nullptr, options, pool, {}).status().message()),
+              testing::HasSubstr("fold: got 1, expected one of the data set's 0"));
+  train.folds.resize(2);
+  for (std::size_t i = 60; i < 150; ++i) train.folds[1].push_back(i);
+  const absl::StatusOr<Model> model = Train(PixelRecipe(), train, nullptr, options, pool, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->provenance.train_count(), 90);
+  // The same as from a data set that has these images only.
+  Dataset part = Bars(150, 1, 1);
+  part.labels.erase(part.labels.begin(), part.labels.begin() + 60);
+  part.pixels.erase(part.pixels.begin(), part.pixels.begin() + 60 * 144);
+  options.fold = -1;
+  const absl::StatusOr<Model> same = Train(PixelRecipe(), part, nullptr, options, pool, {});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(model->svm.weights, same->svm.weights);
 }
 
 TEST(TrainerTest, RefusesWhatCannotWork) {

@@ -1,4 +1,4 @@
-#include "server/experiments/table1.h"
+#include "server/experiments/tables.h"
 
 #include <algorithm>
 #include <atomic>
@@ -55,9 +55,9 @@ Json Timeless(Json json) {
   return json;
 }
 
-class Table1Test : public ::testing::Test {
+class TablesTest : public ::testing::Test {
  protected:
-  Table1Test() {
+  TablesTest() {
     options_.cells = {{"ckn-gm1", 300, 1}, {"ckn-gm1", 1000, 1}, {"ckn-gm1", 300, 2}};
     options_.learning.pairs = 500;
     options_.learning.iterations = 5;
@@ -66,7 +66,7 @@ class Table1Test : public ::testing::Test {
 
   absl::Status Run(const Progress& progress = {}) {
     ThreadPool pool(2);
-    return RunTable1(options_, train_, test_, dir_.path(), pool, progress);
+    return RunTable(options_, train_, test_, dir_.path(), pool, progress);
   }
   [[nodiscard]] std::string CellFile(const std::string& name) const {
     return dir_.File(absl::StrCat("cells/", name, ".json"));
@@ -75,10 +75,10 @@ class Table1Test : public ::testing::Test {
   const Dataset train_ = Bars(1200, 1);
   const Dataset test_ = Bars(101, 2);
   const TempDir dir_;
-  Table1Options options_;
+  TableOptions options_;
 };
 
-TEST_F(Table1Test, ACellIsWhatItsModelDoes) {
+TEST_F(TablesTest, ACellIsWhatItsModelDoes) {
   options_.cells.resize(1);
   ASSERT_TRUE(Run().ok());
   const Json cell = ReadJson(CellFile("ckn-gm1-300-seed1"));
@@ -113,7 +113,7 @@ TEST_F(Table1Test, ACellIsWhatItsModelDoes) {
   EXPECT_EQ(layers["layers"][0]["curve"][4][1], layers["layers"][0]["objective"]);
 }
 
-TEST_F(Table1Test, FinishedCellsAreKeptAndTheOthersComeOutTheSame) {
+TEST_F(TablesTest, FinishedCellsAreKeptAndTheOthersComeOutTheSame) {
   ASSERT_TRUE(Run().ok());
   std::vector<Json> before;
   for (const Cell& cell : options_.cells) before.push_back(ReadJson(CellFile(cell.Name())));
@@ -126,7 +126,7 @@ TEST_F(Table1Test, FinishedCellsAreKeptAndTheOthersComeOutTheSame) {
   EXPECT_NE(before[0]["validation_curve"], before[2]["validation_curve"]);  // another seed, another subset
 }
 
-TEST_F(Table1Test, StopsOnRequestAndGoesOnLater) {
+TEST_F(TablesTest, StopsOnRequestAndGoesOnLater) {
   std::atomic<bool> stop{false};
   Progress progress;
   progress.stop = &stop;
@@ -141,14 +141,91 @@ TEST_F(Table1Test, StopsOnRequestAndGoesOnLater) {
   EXPECT_TRUE(std::filesystem::exists(CellFile("ckn-gm1-300-seed2")));
 }
 
-TEST_F(Table1Test, ACellThatCannotBeIsAnErrorThatSaysWhy) {
+TEST_F(TablesTest, AVariantIsACellOfItsOwn) {
+  options_.cells = {{"ckn-gm1", 300, 1}, {"ckn-gm1", 300, 1, -1, "nystrom"}};
+  ASSERT_TRUE(Run().ok());
+  const Json paper = ReadJson(CellFile("ckn-gm1-300-seed1"));
+  const Json nystrom = ReadJson(CellFile("ckn-gm1-nystrom-300-seed1"));
+  EXPECT_FALSE(paper.contains("variant"));
+  EXPECT_EQ(nystrom["variant"], "nystrom");
+  EXPECT_NE(paper["validation_curve"], nystrom["validation_curve"]);
+  const auto loaded = ReadModelFile(dir_.File("cache/ckn-gm1-nystrom-300-seed1.ckn"));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_GT(loaded->model.networks[0].layers[1].projection.size(), 0);
+  EXPECT_EQ(ReadJson(dir_.File("layers/ckn-gm1-nystrom-seed1.json"))["variant"], "nystrom");
+}
+
+// Features that several cells share and features made for one cell give the same model.
+TEST_F(TablesTest, ACellByItselfComesOutAsAmongOthers) {
+  ASSERT_TRUE(Run().ok());
+  const Json among = ReadJson(CellFile("ckn-gm1-1000-seed1"));
+  std::filesystem::remove_all(dir_.File("cells"));
+  options_.cells = {{"ckn-gm1", 1000, 1}};
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Timeless(ReadJson(CellFile("ckn-gm1-1000-seed1"))), Timeless(among));
+}
+
+TEST_F(TablesTest, ACellThatCannotBeIsAnErrorThatSaysWhy) {
   options_.cells = {{"ckn-gm1", 2000, 1}};
   const absl::Status status = Run();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("got 2000, expected at most the 1200"));
 }
 
-TEST(Table1CellsTest, OneSeedIsTheWholeTableMoreRepeatWhereSubsetsMatter) {
+// 96x96 colour noise with a brighter upper half in class 0, written as the files of STL-10.
+void WriteStl10(const TempDir& dir, const std::string& split, std::size_t count, unsigned seed) {
+  constexpr std::size_t kPlane = std::size_t{96} * 96;
+  std::mt19937 rng(seed);
+  std::string pixels, labels;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int label = static_cast<int>(i % 2);
+    labels.push_back(static_cast<char>(label + 1));
+    for (std::size_t k = 0; k < 3 * kPlane; ++k) {
+      const bool upper = k % 96 < 48;  // columns are stored one after another
+      pixels.push_back(static_cast<char>(40 + rng() % (upper == (label == 0) ? 160 : 30)));
+    }
+  }
+  dir.Write(split + "_X.bin", pixels);
+  dir.Write(split + "_y.bin", labels);
+}
+
+// From files as STL-10 has them to a cell: two folds, combination included.
+TEST(Stl10Test, FoldsOfGeneratedFiles) {
+  const TempDir data, results;
+  WriteStl10(data, "train", 24, 1);
+  WriteStl10(data, "test", 8, 2);
+  data.Write("fold_indices.txt", "0 1 2 3 4 5 6 7 8 9 10 11\n12 13 14 15 16 17 18 19 20 21 22 23\n");
+  data.Write("class_names.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  absl::StatusOr<Dataset> train = LoadDataset("stl10:" + data.path(), Split::kTrain);
+  absl::StatusOr<Dataset> test = LoadDataset("stl10:" + data.path(), Split::kTest);
+  ASSERT_TRUE(train.ok() && test.ok()) << train.status() << test.status();
+  ASSERT_EQ(train->folds.size(), 2U);
+  train->class_names = test->class_names = {"a", "b"};
+
+  TableOptions options;
+  options.cells = Stl10Cells(1, static_cast<int>(train->folds.size()));
+  ASSERT_EQ(options.cells.size(), 6U);
+  options.learning.pairs = 1000;
+  options.learning.iterations = 1;
+  options.learning.kmeans_iterations = 1;
+  ThreadPool pool(2);
+  const absl::Status status = RunTable(options, *train, *test, results.path(), pool, {});
+  ASSERT_TRUE(status.ok()) << status;
+  for (const Cell& cell : options.cells) {
+    const Json json = ReadJson(results.File(absl::StrCat("cells/", cell.Name(), ".json")));
+    EXPECT_EQ(json["fold"], cell.fold);
+    EXPECT_LE(json["test_error_percent"], 25) << cell.Name();
+    const auto loaded = ReadModelFile(results.File(absl::StrCat("cache/", cell.Name(), ".ckn")));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(loaded->model.provenance.train_count(), 12);
+    EXPECT_EQ(loaded->model.networks.size(), cell.architecture == "ckn-co-stl10" ? 2U : 1U);
+  }
+  // The combination used the networks that were learned before: no layers of its own.
+  EXPECT_TRUE(std::filesystem::exists(results.File("layers/ckn-pm-stl10-seed1.json")));
+  EXPECT_FALSE(std::filesystem::exists(results.File("layers/ckn-co-stl10-seed1.json")));
+}
+
+TEST(CellsTest, OneSeedIsTheWholeTable1MoreRepeatWhereSubsetsMatter) {
   const std::vector<Cell> one = Table1Cells(1);
   EXPECT_EQ(one.size(), 32U);
   const std::vector<Cell> three = Table1Cells(3);

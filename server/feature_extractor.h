@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/ckn/encoder.h"
+#include "server/ckn/layer.h"
+#include "server/image/image.h"
+#include "server/image/preprocess.h"
+
+namespace ckn {
+
+// Image -> xi_0 -> last map, for one network or several side by side. Immutable; safe to share between threads.
+class FeatureExtractor {
+ public:
+  FeatureExtractor() = default;
+
+  // The next network's features come behind those of the ones before. Fails like Encoder::Create.
+  absl::Status Add(const InputSpec& input, std::vector<Layer> layers);
+
+  [[nodiscard]] int feature_count() const { return feature_count_; }
+  // Features of each network.
+  [[nodiscard]] std::vector<int> feature_counts() const;
+
+  // The last maps, flattened [height][width][channels], one behind the other, not standardised, into out
+  // (feature_count() floats). INVALID_ARGUMENT: the image does not fit.
+  absl::Status Extract(const ImageU8& image, std::span<float> out) const;
+
+ private:
+  struct Network {
+    InputSpec input;
+    Encoder encoder;
+  };
+  std::vector<Network> networks_;
+  int feature_count_ = 0;
+};
+
+}  // namespace ckn
