@@ -61,6 +61,15 @@ void ActivateFaintPatch(const Layer& layer, const Eigen::VectorXf& bias, float i
   }
 }
 
+// rows [count][dim] * whitening, and the norms of the new rows. `scratch` has room for the rows.
+void Whiten(const RowMatrixF& whitening, int count, std::vector<float>& rows, std::vector<float>& norms,
+            std::vector<float>& scratch) {
+  const Eigen::Index dim = whitening.rows();
+  rows.swap(scratch);
+  Gemm(Op::kNone, Op::kNone, count, dim, dim, 1, scratch.data(), dim, whitening.data(), dim, 0, rows.data(), dim);
+  for (int i = 0; i < count; ++i) norms[i] = Norm(rows.data() + i * dim, static_cast<std::size_t>(dim));
+}
+
 void AddScaled(float scale, const float* x, std::size_t n, float* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += scale * x[i];
 }
@@ -122,6 +131,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
 
     const int tile_rows = std::clamp(kPatchesPerTile / cols, 1, rows);
     std::vector<float> patches(static_cast<std::size_t>(tile_rows) * cols * dim);
+    std::vector<float> raw_patches(layer.whitening.size() > 0 ? patches.size() : 0);
     std::vector<float> norms(static_cast<std::size_t>(tile_rows) * cols);
     std::vector<float> activations(static_cast<std::size_t>(tile_rows) * cols * p);
     std::vector<float> pooled_row(static_cast<std::size_t>(pooled.width) * p);
@@ -134,6 +144,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
                                   patches.data() + static_cast<std::size_t>(i) * dim);
         }
       }
+      if (layer.whitening.size() > 0) Whiten(layer.whitening, (tile_end - tile) * cols, patches, norms, raw_patches);
       Project(layer.filters, patches.data(), (tile_end - tile) * cols, activations.data());
 
       for (int y = tile; y < tile_end; ++y) {

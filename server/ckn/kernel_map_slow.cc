@@ -44,7 +44,14 @@ std::vector<double> Patch(const Layer& layer, const MapD& map, int y, int x) {
       for (std::size_t i = c; i < patch.size(); i += map.channels) patch[i] -= mean;
     }
   }
-  return patch;
+  if (layer.whitening.size() == 0) return patch;
+  std::vector<double> whitened(patch.size());
+  for (std::size_t i = 0; i < patch.size(); ++i) {
+    for (std::size_t j = 0; j < patch.size(); ++j) {
+      whitened[i] += patch[j] * layer.whitening(static_cast<Eigen::Index>(j), static_cast<Eigen::Index>(i));
+    }
+  }
+  return whitened;
 }
 
 double Norm(const std::vector<double>& v) {

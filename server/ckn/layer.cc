@@ -5,6 +5,24 @@
 #include "absl/strings/str_format.h"
 
 namespace ckn {
+namespace {
+
+// An optional matrix [size][size].
+absl::Status CheckSquare(const char* field, const RowMatrixF& matrix, Eigen::Index size) {
+  if (matrix.size() == 0) return absl::OkStatus();
+  if (matrix.rows() != size || matrix.cols() != size) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: got [%d][%d], expected [%d][%d] or nothing", field,
+                                                      matrix.rows(), matrix.cols(), size, size));
+  }
+  for (Eigen::Index i = 0; i < matrix.size(); ++i) {
+    if (std::abs(matrix.data()[i]) <= kMaxParameter) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s[%d]: got %g, expected at most %g in magnitude", field, i, matrix.data()[i], kMaxParameter));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<MapShape> OutputShape(const Layer& layer, const MapShape& in) {
   if (in.channels != layer.in_channels) {
@@ -42,16 +60,9 @@ absl::Status ValidateLayer(const Layer& layer) {
     return absl::InvalidArgumentError(
         absl::StrFormat("eta: got [%d], expected [%d]", layer.eta.size(), layer.filters.rows()));
   }
-  if (layer.projection.size() != 0 &&
-      (layer.projection.rows() != layer.filters.rows() || layer.projection.cols() != layer.filters.rows())) {
-    return absl::InvalidArgumentError(absl::StrFormat("projection: got [%d][%d], expected [%d][%d] or nothing",
-                                                      layer.projection.rows(), layer.projection.cols(),
-                                                      layer.filters.rows(), layer.filters.rows()));
-  }
-  for (Eigen::Index i = 0; i < layer.projection.size(); ++i) {
-    if (std::abs(layer.projection.data()[i]) <= kMaxParameter) continue;
-    return absl::InvalidArgumentError(absl::StrFormat("projection[%d]: got %g, expected at most %g in magnitude", i,
-                                                      layer.projection.data()[i], kMaxParameter));
+  for (const absl::Status& status : {CheckSquare("projection", layer.projection, layer.filters.rows()),
+                                     CheckSquare("whitening", layer.whitening, layer.patch_dim())}) {
+    if (!status.ok()) return status;
   }
   const auto between = [](const char* field, float value, float min) {
     if (value >= min && value <= kMaxParameter) return absl::OkStatus();

@@ -27,8 +27,11 @@ struct Layer {
   bool learned = true;               // false: the fixed orientations of a gradient map
   float sigma = 0;
   float epsilon = 1e-5F;  // floor of the patch norm
-  RowMatrixF filters;     // W [p][m * m * in_channels]; within a filter y, x, channel, channel fastest
-  Eigen::VectorXf eta;    // [p], >= 0
+  // [d][d], d = patch_dim(), symmetric, or empty: each patch, its mean subtracted, is multiplied by it before its norm
+  // is taken.
+  RowMatrixF whitening;
+  RowMatrixF filters;   // W [p][m * m * in_channels]; within a filter y, x, channel, channel fastest
+  Eigen::VectorXf eta;  // [p], >= 0
   // [p][p], symmetric, or empty: xi at each place is multiplied by it after pooling. For the Nystrom approximation of
   // the kernel it is the inverse square root of the filters' own kernel matrix.
   RowMatrixF projection;

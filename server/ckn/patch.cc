@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 namespace ckn {
 
@@ -19,14 +18,18 @@ float ExtractPatch(const FeatureMap& map, int y, int x, int patch_size, bool sub
       for (std::size_t i = channel; i < size; i += map.channels) out[i] -= mean;
     }
   }
+  return Norm(out, size);
+}
+
+float Norm(const float* v, std::size_t n) {
   // Eight partial sums keep the compiler's vector units busy without reordering anything at run time.
   float partial[8] = {};
   std::size_t i = 0;
-  for (; i + 8 <= size; i += 8) {
-    for (std::size_t lane = 0; lane < 8; ++lane) partial[lane] += out[i + lane] * out[i + lane];
+  for (; i + 8 <= n; i += 8) {
+    for (std::size_t lane = 0; lane < 8; ++lane) partial[lane] += v[i + lane] * v[i + lane];
   }
   float sum = 0;
-  for (; i < size; ++i) sum += out[i] * out[i];
+  for (; i < n; ++i) sum += v[i] * v[i];
   for (const float value : partial) sum += value;
   return std::sqrt(sum);
 }

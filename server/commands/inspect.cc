@@ -135,7 +135,8 @@ void PrintLayers(const NetworkFacts& facts) {
     const Layer& layer = facts.network.layers[k];
     const EtaStatistics eta = SummarizeEta(layer);
     table.Row({absl::StrCat(k + 1, layer.learned ? "" : " fixed"), Shape(facts.shapes[k]),
-               absl::StrCat(Side(layer.patch_size, layer.patch_size), layer.subtract_patch_mean ? " centred" : ""),
+               absl::StrCat(Side(layer.patch_size, layer.patch_size), layer.subtract_patch_mean ? " centred" : "",
+                            layer.whitening.size() > 0 ? " whitened" : ""),
                Shape(facts.activations[k]), absl::StrCat(layer.subsampling), absl::StrCat(layer.pooling_radius),
                Shape(facts.shapes[k + 1]), absl::StrFormat("%.4g", layer.sigma), absl::StrFormat("%.3g", eta.min),
                absl::StrFormat("%.3g", eta.median), absl::StrFormat("%.3g", eta.max),
@@ -243,6 +244,8 @@ Json LayerJson(const NetworkFacts& facts, std::size_t k) {
   json["subsampling"] = layer.subsampling;
   json["pooling_radius"] = layer.pooling_radius;
   json["subtract_patch_mean"] = layer.subtract_patch_mean;
+  json["whitened"] = layer.whitening.size() > 0;
+  json["projected"] = layer.projection.size() > 0;
   json["sigma"] = layer.sigma;
   json["epsilon"] = layer.epsilon;
   json["parameters"] = layer.learned ? layer.filters.size() : 0;

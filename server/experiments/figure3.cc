@@ -1,6 +1,5 @@
 #include "server/experiments/figure3.h"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -20,9 +19,9 @@
 #include "server/image/decode.h"
 #include "server/image/preprocess.h"
 #include "server/simd/exp.h"
-#include "server/simd/gemm.h"
 #include "server/training/checkpoint.h"
 #include "server/training/random.h"
+#include "server/training/whitening.h"
 
 namespace ckn {
 namespace {
@@ -80,39 +79,6 @@ RowMatrixF DrawPatches(const std::vector<FeatureMap>& photographs, Eigen::Index 
   return patches;
 }
 
-// Zero-phase whitening: V (Lambda + floor)^(-1/2) V^T of the covariance V Lambda V^T.
-RowMatrixF WhiteningMatrix(const RowMatrixF& patches, double floor, ThreadPool& pool) {
-  constexpr Eigen::Index kRows = 4096;
-  const Eigen::Index dim = patches.cols();
-  std::vector<RowMatrixF> partial(static_cast<std::size_t>((patches.rows() + kRows - 1) / kRows));
-  pool.ParallelFor(partial.size(), [&](std::size_t i, int) {
-    const Eigen::Index first = static_cast<Eigen::Index>(i) * kRows;
-    partial[i].resize(dim, dim);
-    Gemm(Op::kTranspose, Op::kNone, dim, dim, std::min(kRows, patches.rows() - first), 1, patches.row(first).data(),
-         dim, patches.row(first).data(), dim, 0, partial[i].data(), dim);
-  });
-  RowMatrixD covariance = RowMatrixD::Zero(dim, dim);
-  for (const RowMatrixF& sum : partial) covariance += sum.cast<double>();
-  covariance /= static_cast<double>(patches.rows());
-  const Eigen::SelfAdjointEigenSolver<RowMatrixD> eigen(covariance);
-  const double added = floor * eigen.eigenvalues().maxCoeff();
-  const Eigen::VectorXd scale = (eigen.eigenvalues().array().max(0) + added).sqrt().inverse();
-  return (eigen.eigenvectors() * scale.asDiagonal() * eigen.eigenvectors().transpose()).cast<float>();
-}
-
-// Whitens rows in place and brings them to unit norm.
-void WhitenAndNormalise(const RowMatrixF& whitening, RowMatrixF& patches, ThreadPool& pool) {
-  constexpr Eigen::Index kRows = 1024;
-  const Eigen::Index dim = patches.cols();
-  pool.ParallelFor(static_cast<std::size_t>((patches.rows() + kRows - 1) / kRows), [&](std::size_t i, int) {
-    const Eigen::Index first = static_cast<Eigen::Index>(i) * kRows;
-    auto rows = patches.middleRows(first, std::min(kRows, patches.rows() - first));
-    const RowMatrixF raw = rows;
-    Gemm(Op::kNone, Op::kNone, raw.rows(), dim, dim, 1, raw.data(), dim, whitening.data(), dim, 0, rows.data(), dim);
-    rows.rowwise().normalize();
-  });
-}
-
 }  // namespace
 
 absl::Status RunFigure3(const Figure3Options& options, const std::string& folder, const std::string& results,
@@ -135,10 +101,11 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   PatchPairs unseen{patches.middleRows(2 * options.learning.pairs, held_out), patches.bottomRows(held_out)};
   patches.resize(0, 0);
 
-  Layer shape;
-  shape.patch_size = options.patch_size;
-  shape.in_channels = 1;
-  shape.subtract_patch_mean = true;
+  LayerPlan plan;
+  plan.filters = options.filters;
+  plan.layer.patch_size = options.patch_size;
+  plan.layer.in_channels = 1;
+  plan.layer.subtract_patch_mean = true;
   LearningOptions learning = options.learning;
   learning.init = FilterInit::kRandom;
   nlohmann::ordered_json curve = nlohmann::ordered_json::array();
@@ -153,8 +120,8 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   checkpoint.restored = journal.optimiser();
   checkpoint.save = [&journal](const std::string& optimiser) { return journal.SaveOptimiser(optimiser); };
   CKN_ASSIGN_OR_RETURN(const LearnedLayer learned,
-                       LearnLayerFromPairs(shape, options.filters, 0, 0.1, std::move(drawn), std::move(unseen),
-                                           learning, options.seed, 1, checkpoint, pool, progress));
+                       LearnLayerFromPairs(plan, std::move(drawn), std::move(unseen), learning, options.seed, 1,
+                                           checkpoint, pool, progress));
 
   const Layer& layer = learned.layer;
   std::vector<int> order(static_cast<std::size_t>(layer.filter_count()));

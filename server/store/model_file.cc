@@ -76,10 +76,11 @@ absl::Status CheckHeader(std::string_view bytes, std::uint64_t file_bytes, const
 
 // The first version whose readers understand all that is in the model.
 std::uint32_t VersionOf(const v1::Model& proto) {
+  const auto any_layer = [&proto](auto has) { return std::ranges::any_of(proto.layers(), has); };
   if (proto.networks_size() > 0) return 3;
-  const bool projected =
-      std::ranges::any_of(proto.layers(), [](const v1::Layer& layer) { return !layer.projection().empty(); });
-  return projected ? 2 : 1;
+  if (any_layer([](const v1::Layer& layer) { return !layer.whitening().empty(); })) return 3;
+  if (any_layer([](const v1::Layer& layer) { return !layer.projection().empty(); })) return 2;
+  return 1;
 }
 
 std::string Serialize(const v1::Model& proto) {

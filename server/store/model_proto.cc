@@ -84,6 +84,15 @@ void SetBytes(const Matrix& matrix, std::string* out) {
   AppendFloats({matrix.data(), static_cast<std::size_t>(matrix.size())}, *out);
 }
 
+// An optional matrix [size][size].
+absl::Status ReadSquare(std::string_view field, const std::string& bytes, std::int64_t size, RowMatrixF& out) {
+  if (bytes.empty()) return absl::OkStatus();
+  CKN_RETURN_IF_ERROR(CheckFloatBytes(field, bytes, size, size));
+  out.resize(size, size);
+  ReadFloats(bytes, Values(out));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<InputSpec> InputFromProto(const v1::InputSpec& proto, const ModelLimits& limits) {
   CKN_RETURN_IF_ERROR(CheckRange("height", proto.height(), 1, limits.max_image_side));
   CKN_RETURN_IF_ERROR(CheckRange("width", proto.width(), 1, limits.max_image_side));
@@ -278,6 +287,7 @@ v1::Layer LayerToProto(const Layer& layer, const v1::LayerLearning& learning) {
   SetBytes(layer.filters, out.mutable_weights());
   SetBytes(layer.eta, out.mutable_eta());
   SetBytes(layer.projection, out.mutable_projection());
+  SetBytes(layer.whitening, out.mutable_whitening());
   *out.mutable_learning() = learning;
   return out;
 }
@@ -305,11 +315,8 @@ absl::StatusOr<Layer> LayerFromProto(const v1::Layer& proto, const ModelLimits& 
   ReadFloats(proto.weights(), Values(layer.filters));
   layer.eta.resize(proto.filters());
   ReadFloats(proto.eta(), Values(layer.eta));
-  if (!proto.projection().empty()) {
-    CKN_RETURN_IF_ERROR(CheckFloatBytes("projection", proto.projection(), proto.filters(), proto.filters()));
-    layer.projection.resize(proto.filters(), proto.filters());
-    ReadFloats(proto.projection(), Values(layer.projection));
-  }
+  CKN_RETURN_IF_ERROR(ReadSquare("projection", proto.projection(), proto.filters(), layer.projection));
+  CKN_RETURN_IF_ERROR(ReadSquare("whitening", proto.whitening(), patch_dim, layer.whitening));
   CKN_RETURN_IF_ERROR(ValidateLayer(layer));
   CKN_RETURN_IF_ERROR(CheckLearning(proto.learning(), limits));
   return layer;

@@ -14,6 +14,7 @@
 #include "server/training/lbfgsb.h"
 #include "server/training/nystrom.h"
 #include "server/training/random.h"
+#include "server/training/whitening.h"
 
 namespace ckn {
 namespace {
@@ -67,8 +68,7 @@ Layer OrientationLayer(int orientations) {
   return layer;
 }
 
-absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double sigma, double sigma_quantile,
-                                        std::size_t images,
+absl::StatusOr<LearnedLayer> LearnLayer(const LayerPlan& plan, std::size_t images,
                                         const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
                                         const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
                                         const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress) {
@@ -76,29 +76,38 @@ absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double 
       std::max<std::int64_t>(1, std::llround(static_cast<double>(options.pairs) * options.held_out_fraction));
   PatchSampling sampling;
   sampling.pairs = options.pairs + held_out;
-  sampling.patch_size = shape.patch_size;
-  sampling.subtract_mean = shape.subtract_patch_mean;
-  sampling.min_norm = shape.epsilon;
+  sampling.patch_size = plan.layer.patch_size;
+  sampling.subtract_mean = plan.layer.subtract_patch_mean;
+  sampling.min_norm = plan.layer.epsilon;
   sampling.seed = seed;
   sampling.stream = stream;
   CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
+  LayerPlan whitened = plan;
+  if (plan.whiten) {
+    RowMatrixF& whitening = whitened.layer.whitening;
+    whitening = WhiteningMatrix(pairs.x, plan.whitening_floor, pool);
+    WhitenAndNormalise(whitening, pairs.x, pool);
+    WhitenAndNormalise(whitening, pairs.y, pool);
+  }
   PatchPairs held_out_pairs = TakeLast(pairs, held_out);
-  return LearnLayerFromPairs(shape, filters, sigma, sigma_quantile, std::move(pairs), std::move(held_out_pairs),
-                             options, seed, stream, checkpoint, pool, progress);
+  return LearnLayerFromPairs(whitened, std::move(pairs), std::move(held_out_pairs), options, seed, stream, checkpoint,
+                             pool, progress);
 }
 
-absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const Layer& shape, int filters, double sigma, double sigma_quantile,
-                                                 PatchPairs pairs, PatchPairs held_out, const LearningOptions& options,
-                                                 std::uint64_t seed, std::uint64_t stream,
-                                                 const LayerCheckpoint& checkpoint, ThreadPool& pool,
-                                                 const Progress& progress) {
+absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const LayerPlan& plan, PatchPairs pairs, PatchPairs held_out,
+                                                 const LearningOptions& options, std::uint64_t seed,
+                                                 std::uint64_t stream, const LayerCheckpoint& checkpoint,
+                                                 ThreadPool& pool, const Progress& progress) {
+  const Layer& shape = plan.layer;
+  const int filters = plan.filters;
+  double sigma = plan.sigma;
   const auto start = SteadyClock::now();
-  if (sigma <= 0) sigma = DistanceQuantile(pairs, sigma_quantile);
+  if (sigma <= 0) sigma = DistanceQuantile(pairs, plan.sigma_quantile);
   if (!(sigma >= kMinSigma)) {
     return absl::FailedPreconditionError(
         absl::StrFormat("sigma: the %g quantile of the distance between patches is %g, expected at least %g; set the "
                         "layer's sigma, or a larger sigma_quantile, in the recipe",
-                        sigma_quantile, sigma, kMinSigma));
+                        plan.sigma_quantile, sigma, kMinSigma));
   }
   progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
                                   shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));

@@ -8,6 +8,7 @@
 #include "ckn/v1/model.pb.h"
 #include "server/base/thread_pool.h"
 #include "server/ckn/layer.h"
+#include "server/training/layer_plan.h"
 #include "server/training/patch_pairs.h"
 #include "server/training/progress.h"
 
@@ -41,20 +42,19 @@ struct LearnedLayer {
   v1::LayerLearning learning;
 };
 
-// Algorithm 1 for one layer. `shape` has all of the layer but filters, eta and sigma; sigma 0 asks for the quantile.
-// map_of(i, worker) is the map below of training image i. CANCELLED when progress says stop (the state is saved first).
-absl::StatusOr<LearnedLayer> LearnLayer(const Layer& shape, int filters, double sigma, double sigma_quantile,
-                                        std::size_t images,
+// Algorithm 1 for one layer. map_of(i, worker) is the map below of training image i. CANCELLED when progress says stop
+// (the state is saved first).
+absl::StatusOr<LearnedLayer> LearnLayer(const LayerPlan& plan, std::size_t images,
                                         const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
                                         const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
                                         const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress);
 
-// The same from pairs of patches that are drawn already; those of `held_out` serve to report the objective on.
-absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const Layer& shape, int filters, double sigma, double sigma_quantile,
-                                                 PatchPairs pairs, PatchPairs held_out, const LearningOptions& options,
-                                                 std::uint64_t seed, std::uint64_t stream,
-                                                 const LayerCheckpoint& checkpoint, ThreadPool& pool,
-                                                 const Progress& progress);
+// The same from pairs of patches that are drawn, and whitened, already; those of `held_out` serve to report the
+// objective on.
+absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const LayerPlan& plan, PatchPairs pairs, PatchPairs held_out,
+                                                 const LearningOptions& options, std::uint64_t seed,
+                                                 std::uint64_t stream, const LayerCheckpoint& checkpoint,
+                                                 ThreadPool& pool, const Progress& progress);
 
 // The fixed first layer of a gradient map: `orientations` unit vectors (cos theta, sin theta), theta = 2 pi l / p,
 // sigma = 2 pi / p, eta = 1 (a common factor cancels in the next layer's normalisation and in standardisation).

@@ -62,9 +62,8 @@ absl::StatusOr<Network> LearnNetwork(const NetworkPlan& plan, const Dataset& dat
         checkpoint.save = [&journal](const std::string& optimiser) { return journal.SaveOptimiser(optimiser); };
         CKN_ASSIGN_OR_RETURN(
             learned, LearnLayer(
-                         layer.layer, layer.filters, layer.sigma, layer.sigma_quantile, rows.size(),
-                         [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed, k + 1, checkpoint,
-                         pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
+                         layer, rows.size(), [&stack](std::size_t i, int) { return stack.MapBelow(i); }, options, seed,
+                         k + 1, checkpoint, pool, WithPrefix(progress, absl::StrCat("layer ", k + 1, ": "))));
       } else {
         learned.layer = OrientationLayer(layer.filters);
         learned.layer.subsampling = layer.layer.subsampling;

@@ -76,6 +76,7 @@ constexpr std::uint64_t kMaxRecipeBytes = std::uint64_t{1} << 20;
 constexpr ModelLimits kLimits;
 constexpr int kMaxSide = kLimits.max_image_side;
 constexpr int kMaxFilters = kLimits.max_filters;
+constexpr int kMaxWhitenedDim = 4096;  // its covariance is decomposed
 
 // Sizes that no reader of model files would accept are refused before hours of work.
 absl::Status CheckSizes(int layer, const v1::LayerRecipe& recipe, const MapShape& below) {
@@ -84,6 +85,10 @@ absl::Status CheckSizes(int layer, const v1::LayerRecipe& recipe, const MapShape
     return absl::InvalidArgumentError(
         absl::StrFormat("layer %d: a patch of %dx%dx%d has %d values, expected at most %d", layer, recipe.patch_size(),
                         recipe.patch_size(), below.channels, patch, kLimits.max_patch_dim));
+  }
+  if (recipe.whiten() && patch > kMaxWhitenedDim) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("layer %d: whiten: a patch has %d values, expected at most %d", layer, patch, kMaxWhitenedDim));
   }
   const std::int64_t activation = std::int64_t{ActivationSize(below.height, recipe.patch_size())} *
                                   ActivationSize(below.width, recipe.patch_size()) * recipe.filters();
@@ -193,6 +198,13 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     if (!(from.sigma_quantile() >= 0 && from.sigma_quantile() < 1)) {
       return WrongValue(k + 1, "sigma_quantile", from.sigma_quantile(), "0 (the default) or between 0 and 1");
     }
+    if (!(from.whitening_floor() >= 0 && from.whitening_floor() <= 1)) {
+      return WrongValue(k + 1, "whitening_floor", from.whitening_floor(), "0 (the default) to 1");
+    }
+    if (from.whiten() && (k > 0 || orientations)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: whiten: only the first layer of a pixel map can do it", k + 1));
+    }
     if (from.has_subtract_patch_mean() && from.subtract_patch_mean() && (k > 0 || orientations)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("layer %d: subtract_patch_mean: only the first layer of a pixel map can do it", k + 1));
@@ -213,6 +225,8 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     layer.filters = from.filters();
     layer.sigma = from.sigma();
     layer.sigma_quantile = from.sigma_quantile() > 0 ? from.sigma_quantile() : 0.1;
+    layer.whiten = from.whiten();
+    if (from.whitening_floor() > 0) layer.whitening_floor = from.whitening_floor();
     layer.layer.patch_size = from.patch_size();
     layer.layer.in_channels = below.channels;
     layer.layer.subsampling =

@@ -7,6 +7,7 @@
 #include "ckn/v1/model.pb.h"
 #include "server/ckn/layer.h"
 #include "server/image/preprocess.h"
+#include "server/training/layer_plan.h"
 
 namespace ckn {
 
@@ -18,14 +19,6 @@ absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name);
 
 // Reads a ckn.v1.Recipe in Protobuf text format. Errors carry file, line and column.
 absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path);
-
-// One layer to be learned: all of its shape, no parameters yet.
-struct LayerPlan {
-  Layer layer;  // filters and eta empty
-  int filters = 0;
-  double sigma = 0;  // 0: by quantile
-  double sigma_quantile = 0.1;
-};
 
 // A recipe fitted to images of one size.
 struct NetworkPlan {

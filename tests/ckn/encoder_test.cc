@@ -128,6 +128,25 @@ TEST(EncoderTest, AProjectionActsOnEachPlaceOfThePooledMap) {
   EXPECT_GT(RelativeError(got, EncodeSlow(layers, map)), 1e-2);
 }
 
+TEST(EncoderTest, WhitenedPatchesMatchTheTwin) {
+  std::mt19937 rng(9);
+  std::normal_distribution<float> normal;
+  for (const bool subtract_mean : {false, true}) {
+    std::vector<Layer> layers = {RandomLayer({3, 3, 17, 2, 1, subtract_mean}, 4), RandomLayer({2, 17, 5, 2}, 5)};
+    layers[0].whitening.resize(27, 27);
+    for (float& value : layers[0].whitening.reshaped()) value = normal(rng);
+    layers[0].whitening = (layers[0].whitening + layers[0].whitening.transpose()).eval();
+    const FeatureMap map = RandomMap(11, 9, 3, 3);
+    const std::vector<float> got = Encode(MakeEncoder(layers, {11, 9, 3}), map);
+    EXPECT_LT(RelativeError(got, EncodeSlow(layers, map)), 1e-5);
+    layers[0].whitening.setIdentity();
+    const std::vector<float> with_identity = Encode(MakeEncoder(layers, {11, 9, 3}), map);
+    layers[0].whitening.resize(0, 0);
+    EXPECT_EQ(with_identity, Encode(MakeEncoder(layers, {11, 9, 3}), map));
+    EXPECT_NE(got, with_identity);
+  }
+}
+
 TEST(EncoderTest, ManyThreadsGiveTheBitsOfOne) {
   const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1), RandomLayer({3, 12, 50, 3}, 2)};
   const Encoder encoder = MakeEncoder(layers, {28, 28, 2});

@@ -112,6 +112,7 @@ void ExpectEqual(const Network& a, const Network& b) {
     EXPECT_EQ(a.layers[k].filters, b.layers[k].filters);
     EXPECT_EQ(a.layers[k].eta, b.layers[k].eta);
     EXPECT_EQ(a.layers[k].projection, b.layers[k].projection);
+    EXPECT_EQ(a.layers[k].whitening, b.layers[k].whitening);
     EXPECT_EQ(a.learning[k].SerializeAsString(), b.learning[k].SerializeAsString());
   }
   EXPECT_EQ(a.standardization.mean, b.standardization.mean);
@@ -189,6 +190,18 @@ TEST(ModelFileTest, AProjectionComesBackAndAsksForVersion2) {
   const absl::StatusOr<Model> parsed = ParseModelFile(std::as_bytes(std::span(file)), ModelLimits{});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   ExpectEqual(model, *parsed);
+}
+
+TEST(ModelFileTest, AWhiteningComesBackAndAsksForVersion3) {
+  Model model = FullModel();
+  model.networks[0].layers[0].whitening = RowMatrixF::Random(27, 27);
+  std::string file = SerializeModelFile(model);
+  EXPECT_EQ(file[8], 3);
+  const absl::StatusOr<Model> parsed = ParseModelFile(AsBytes(file), ModelLimits{});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ExpectEqual(model, *parsed);
+  file[8] = 2;
+  EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 2, expected 3 for what is in it"));
 }
 
 TEST(ModelFileTest, RoundTripKeepsEveryField) {
@@ -358,6 +371,8 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
          SetFloat(m.mutable_layers(0)->mutable_projection(), 3, nan);
        },
        "layer 1: projection[3]: got nan"},
+      {"whitening cut", [](v1::Model& m) { m.mutable_layers(1)->set_whitening(std::string(12, '\0')); },
+       "layer 2: whitening: got 12 bytes, expected 1024 (16 x 16 float32)"},
       {"eta negative", [](v1::Model& m) { SetFloat(m.mutable_layers(0)->mutable_eta(), 3, -1); },
        "layer 1: eta[3]: got -1"},
       {"objective", [](v1::Model& m) { m.mutable_layers(0)->mutable_learning()->set_objective(NAN); },

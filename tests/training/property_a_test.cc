@@ -34,17 +34,19 @@ FeatureMap Blob(unsigned seed) {
 // Root mean square of <xi, xi'> - K over all pairs of images, relative to that of K.
 double RelativeError(int filters) {
   ThreadPool pool(2);
-  Layer shape;
-  shape.patch_size = 3;
-  shape.in_channels = 1;
-  shape.subsampling = 2;
-  shape.pooling_radius = kSize;  // the whole sum of eq. (xi)
+  LayerPlan plan;
+  plan.filters = filters;
+  plan.sigma = 0.5;
+  plan.layer.patch_size = 3;
+  plan.layer.in_channels = 1;
+  plan.layer.subsampling = 2;
+  plan.layer.pooling_radius = kSize;  // the whole sum of eq. (xi)
   LearningOptions options;
   options.pairs = 4000;
   options.iterations = 300;
   const absl::StatusOr<LearnedLayer> learned = LearnLayer(
-      shape, filters, 0.5, 0.1, 200, [](std::size_t i, int) { return Blob(1000 + static_cast<unsigned>(i)); }, options,
-      1, 1, LayerCheckpoint{}, pool, Progress{});
+      plan, 200, [](std::size_t i, int) { return Blob(1000 + static_cast<unsigned>(i)); }, options, 1, 1,
+      LayerCheckpoint{}, pool, Progress{});
   EXPECT_TRUE(learned.ok()) << learned.status();
   const absl::StatusOr<Encoder> encoder = Encoder::Create({learned->layer}, {kSize, kSize, 1});
   EXPECT_TRUE(encoder.ok());
@@ -56,7 +58,7 @@ double RelativeError(int filters) {
   double error = 0, energy = 0;
   for (unsigned i = 0; i < kImages; ++i) {
     for (unsigned j = 0; j <= i; ++j) {
-      const double exact = ExactConvolutionalKernel(learned->layer, shape.subsampling, Blob(i), Blob(j));
+      const double exact = ExactConvolutionalKernel(learned->layer, plan.layer.subsampling, Blob(i), Blob(j));
       const double approximate = features[i].cast<double>().dot(features[j].cast<double>());
       error += (approximate - exact) * (approximate - exact);
       energy += exact * exact;

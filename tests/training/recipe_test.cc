@@ -158,6 +158,22 @@ TEST_F(RecipeFileTest, RefusalsNameLayerAndField) {
               HasSubstr("layer 2: subtract_patch_mean"));
 }
 
+TEST_F(RecipeFileTest, OnlyPatchesOfPixelsAreWhitened) {
+  const std::string pooling = " filters: 4 subsampling: 2 ";
+  const absl::StatusOr<v1::Recipe> recipe = Read("layers { patch_size: 3 whiten: true" + pooling + "}");
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const absl::StatusOr<NetworkPlan> plan = ResolveRecipe(*recipe, 28, 28, 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->layers[0].whiten);
+  EXPECT_EQ(plan->layers[0].whitening_floor, 0.001);
+  EXPECT_THAT(Refusal("layers { patch_size: 3" + pooling + "} layers { patch_size: 2 whiten: true" + pooling + "}"),
+              HasSubstr("layer 2: whiten: only the first layer of a pixel map"));
+  EXPECT_THAT(Refusal("input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 whiten: true" + pooling + "}"),
+              HasSubstr("layer 1: whiten: only"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 whiten: true whitening_floor: 2" + pooling + "}"),
+              HasSubstr("layer 1: whitening_floor: got 2"));
+}
+
 TEST_F(RecipeFileTest, PartsMayBeBuiltInOrWrittenOut) {
   const auto plans = [this](const std::string& text) -> absl::StatusOr<std::vector<NetworkPlan>> {
     const absl::StatusOr<v1::Recipe> recipe = Read(text);

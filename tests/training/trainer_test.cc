@@ -295,6 +295,20 @@ TEST(TrainerTest, ACombinationIsItsPartsSideBySide) {
   }
 }
 
+TEST(TrainerTest, LearnsFromWhitenedPatchesAndServesThem) {
+  for (const LearningMethod method : {LearningMethod::kProblem4, LearningMethod::kNystrom}) {
+    TrainerOptions options = QuickOptions();
+    options.learning.method = method;
+    v1::Recipe recipe = PixelRecipe();
+    recipe.mutable_layers(0)->set_whiten(true);
+    const absl::StatusOr<Model> model = TrainBars(recipe, options, 2, {}, 3);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->networks[0].layers[0].whitening.rows(), 27);
+    EXPECT_EQ(model->networks[0].layers[1].whitening.size(), 0);
+    EXPECT_LE(model->provenance.test_error_percent(), 10);
+  }
+}
+
 TEST(TrainerTest, AFoldIsTheImagesThatItNames) {
   ThreadPool pool(2);
   Dataset train = Bars(240, 1, 1);

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "server/ckn/layer.h"
+
+namespace ckn {
+
+// One layer to be learned: all of its shape, no parameters yet.
+struct LayerPlan {
+  Layer layer;  // filters, eta, sigma and whitening not set
+  int filters = 0;
+  double sigma = 0;  // 0: by quantile
+  double sigma_quantile = 0.1;
+  bool whiten = false;
+  double whitening_floor = 0.001;  // part of the largest eigenvalue, see whitening.h
+};
+
+}  // namespace ckn
