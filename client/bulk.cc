@@ -86,6 +86,7 @@ BulkResult<Result> Run(const std::vector<std::string>& files, const BulkOptions&
     if (members.size() >= static_cast<std::size_t>(options.batch)) send();
   }
   send();
+  bulk.call = fatal;
   return bulk;
 }
 

@@ -30,6 +30,7 @@ template <typename Result>
 struct BulkResult {
   std::string model;                      // that answered; empty when no call succeeded
   std::vector<FileResult<Result>> files;  // in the order of the arguments
+  absl::Status call = {};                 // why the work ended early: a call failed as a whole
 };
 
 // Sends the files in calls of up to `batch` images, fewer when they would not fit into a message. A file that cannot be

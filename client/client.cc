@@ -30,6 +30,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const Clie
 }  // namespace
 
 struct Client::Impl {
+  std::string server;
   ClientOptions options;
   std::unique_ptr<v1::Inference::Stub> stub;
 
@@ -43,13 +44,18 @@ struct Client::Impl {
     context.set_wait_for_ready(options.wait_for_ready);
     Response response;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      // gRPC's words name an address or none; the user knows the name they gave.
+      return absl::UnavailableError(absl::StrCat("server ", server, ": ", status.error_message()));
+    }
     if (!status.ok()) return StatusFromGrpc(status);
     return response;
   }
 };
 
 Client::Client(const std::string& server, const ClientOptions& options)
-    : impl_(new Impl{.options = options, .stub = v1::Inference::NewStub(MakeChannel(server, options))}) {}
+    : impl_(new Impl{
+          .server = server, .options = options, .stub = v1::Inference::NewStub(MakeChannel(server, options))}) {}
 
 Client::~Client() = default;
 Client::Client(Client&&) noexcept = default;

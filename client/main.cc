@@ -1,4 +1,5 @@
 // ckn-client: classifies and encodes image files on a server.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -11,6 +12,7 @@
 #include "client/client.h"
 #include "client/image_files.h"
 #include "client/output.h"
+#include "server/base/host_port.h"
 #include "server/base/npy.h"
 #include "server/base/quote.h"
 
@@ -51,6 +53,14 @@ int PrintResult(const std::string& text) {
   return kFailed;
 }
 
+// For CLI11: an empty text when gRPC can take `text`. Names with a scheme are gRPC's own.
+std::string CheckServer(const std::string& text) {
+  if (text.find("://") != std::string::npos || text.rfind("unix:", 0) == 0) return {};
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
+  if (!parsed.ok()) return std::string(parsed.status().message());
+  return parsed->port > 0 ? std::string() : absl::StrCat("address ", Quote(text), ": port 0 is no server's");
+}
+
 Client MakeClient(const Flags& flags) {
   return Client(flags.server, {.timeout = absl::Seconds(flags.timeout_seconds),
                                .max_message_bytes = std::int64_t{flags.max_message_mib} << 20,
@@ -68,8 +78,9 @@ template <typename Result>
 int PrintFailures(const BulkResult<Result>& bulk) {
   const std::vector<std::string> lines = FailureLines(bulk);
   for (const std::string& line : lines) PrintError(line);
-  if (lines.empty()) return kDone;
-  PrintError(absl::StrCat(lines.size(), " of ", bulk.files.size(), " images failed"));
+  const auto failed = std::ranges::count_if(bulk.files, [](const auto& file) { return !file.status.ok(); });
+  if (failed == 0) return kDone;
+  PrintError(absl::StrCat(failed, " of ", bulk.files.size(), " images failed"));
   return kFailed;
 }
 
@@ -134,7 +145,10 @@ int Run(int argc, char** argv) {
       "  encode    {model, results: [{file, features: [number]} or {file, error}]}\n"
       "  models    {models: [{name, height, width, channels, features, classes, sha256, dataset,\n"
       "             validation_error_percent, test_error_percent}]}");
-  app.add_option("--server", flags.server, "Address of the server")->type_name("HOST:PORT")->capture_default_str();
+  app.add_option("--server", flags.server, "Address of the server")
+      ->type_name("HOST:PORT")
+      ->check(CheckServer)
+      ->capture_default_str();
   app.add_option("--timeout", flags.timeout_seconds, "Seconds that one call may take")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0))

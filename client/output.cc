@@ -148,12 +148,22 @@ std::string ModelsJson(const v1::ListModelsResponse& response) {
 
 template <typename Result>
 std::vector<std::string> FailureLines(const BulkResult<Result>& bulk) {
+  const auto text = [](const absl::Status& status) {
+    const absl::string_view message = status.message();
+    return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", Printable({message.data(), message.size()}));
+  };
   std::vector<std::string> lines;
+  std::size_t unanswered = 0;
   for (const FileResult<Result>& file : bulk.files) {
     if (file.status.ok()) continue;
-    const absl::string_view message = file.status.message();
-    lines.push_back(absl::StrCat(Printable(file.file), ": ", absl::StatusCodeToString(file.status.code()), ": ",
-                                 Printable({message.data(), message.size()})));
+    if (file.status == bulk.call) {
+      ++unanswered;
+    } else {
+      lines.push_back(absl::StrCat(Printable(file.file), ": ", text(file.status)));
+    }
+  }
+  if (!bulk.call.ok()) {
+    lines.push_back(absl::StrCat(text(bulk.call), " (", unanswered, unanswered == 1 ? " image)" : " images)"));
   }
   return lines;
 }

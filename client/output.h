@@ -23,7 +23,8 @@ std::string EncodeJson(const BulkResult<v1::Features>& bulk);
 std::string ModelsTable(const v1::ListModelsResponse& response);
 std::string ModelsJson(const v1::ListModelsResponse& response);
 
-// "FILE: CODE: message" for each file with an error.
+// "FILE: CODE: message" for each file with an error of its own, then one line for what ended the work and the number of
+// files that it cost.
 template <typename Result>
 std::vector<std::string> FailureLines(const BulkResult<Result>& bulk);
 

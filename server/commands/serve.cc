@@ -16,7 +16,7 @@
 #include "grpc/support/log.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
-#include "server/serving/host_port.h"
+#include "server/base/host_port.h"
 #include "server/serving/server.h"
 #include "server/serving/stop_signals.h"
 #include "spdlog/sinks/stdout_color_sinks.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/serving/listening_socket.h"
 
 namespace ckn {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/serving/host_port.h"
+#include "server/base/host_port.h"
 
 namespace ckn {
 

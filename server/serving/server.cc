@@ -13,6 +13,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "server/serving/listening_socket.h"
 #include "spdlog/spdlog.h"
 
 namespace ckn {

@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/host_port.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
 #include "server/serving/grpc_service.h"
-#include "server/serving/host_port.h"
 #include "server/serving/http_endpoint.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/metrics.h"

@@ -40,6 +40,17 @@ TEST(OutputTest, FailureLinesNameFileCodeAndReason) {
   EXPECT_THAT(FailureLines(SomeClassifications()), ElementsAre("bad\\x0a.png: INVALID_ARGUMENT: truncated"));
 }
 
+TEST(OutputTest, WhatEndedTheWorkIsToldOnce) {
+  BulkResult<v1::Classification> bulk = SomeClassifications();
+  bulk.call = absl::UnavailableError("no server");
+  const std::size_t own = FailureLines(SomeClassifications()).size();
+  for (const char* const name : {"x.png", "y.png"})
+    bulk.files.push_back({.file = name, .status = bulk.call, .result = {}});
+  const std::vector<std::string> lines = FailureLines(bulk);
+  ASSERT_EQ(lines.size(), own + 1);
+  EXPECT_EQ(lines.back(), "UNAVAILABLE: no server (2 images)");
+}
+
 TEST(OutputTest, ClassifyJsonHasEveryFile) {
   const Json json = Json::parse(ClassifyJson(SomeClassifications()));
   EXPECT_EQ(json["model"], "mnist");

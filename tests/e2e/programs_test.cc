@@ -297,15 +297,16 @@ TEST_F(ProgramsTest, ClientListsModels) {
 TEST_F(ProgramsTest, ClientFailsWithOneWhenACallFails) {
   ASSERT_NO_FATAL_FAILURE(Start());
   const std::string image = WriteImage("a.pgm", 1);
-  const Finished unknown = RunClient({"classify", image, "--model", "nobody"});
+  const Finished unknown = RunClient({"classify", image, image, image, "--batch", "2", "--model", "nobody"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr("nobody")));
+  EXPECT_THAT(unknown.err, HasSubstr("(3 images)"));  // told once, not once an image
   EXPECT_THAT(unknown.out, IsEmpty());
   server_->Signal(SIGTERM);
   EXPECT_EQ(server_->Wait(), 0);
   const Finished nobody = RunClient({"models"});
   EXPECT_EQ(nobody.exit_code, 1);
-  EXPECT_THAT(nobody.err, HasSubstr("UNAVAILABLE"));
+  EXPECT_THAT(nobody.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("server 127.0.0.1:")));
 }
 
 TEST(ClientFlagsTest, WrongUseIsExitCodeTwo) {
@@ -316,6 +317,8 @@ TEST(ClientFlagsTest, WrongUseIsExitCodeTwo) {
                                              {"classify", "x.png", "--top-k", "0"},
                                              {"classify", "x.png", "--batch", "none"},
                                              {"models", "--nope"},
+                                             {"models", "--server", "nowhere"},
+                                             {"models", "--server", "localhost:0"},
                                              {"--timeout", "-1", "models"}}) {
     std::vector<std::string> command = {CKN_CLIENT_BINARY};
     command.insert(command.end(), flags.begin(), flags.end());
