@@ -8,6 +8,7 @@
 namespace ckn {
 
 void AddTrainCommand(CLI::App& app, int& exit_code);
+void AddRefitCommand(CLI::App& app, int& exit_code);
 void AddEvaluateCommand(CLI::App& app, int& exit_code);
 void AddEncodeCommand(CLI::App& app, int& exit_code);
 void AddInspectCommand(CLI::App& app, int& exit_code);

@@ -16,6 +16,7 @@ int Run(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.require_subcommand(1);
   ckn::AddTrainCommand(app, exit_code);
+  ckn::AddRefitCommand(app, exit_code);
   ckn::AddEvaluateCommand(app, exit_code);
   ckn::AddInspectCommand(app, exit_code);
   ckn::AddEncodeCommand(app, exit_code);

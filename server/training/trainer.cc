@@ -71,6 +71,52 @@ absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test,
   return 100.0 * static_cast<double>(errors) / static_cast<double>(test.size());
 }
 
+// A model that has no networks yet, and the images to make it from.
+struct Draft {
+  Model model;
+  TrainingSelection selection;
+};
+
+// Whatever would make the work useless is found out here, before it.
+absl::StatusOr<Draft> Begin(const std::string& architecture, const Dataset& train, const Dataset* test,
+                            const TrainerOptions& options) {
+  Draft draft;
+  Model& model = draft.model;
+  model.name = options.model_name.empty() ? architecture : options.model_name;
+  model.class_names = train.class_names;
+  CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
+  if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
+  CKN_ASSIGN_OR_RETURN(draft.selection, SelectImages(train, options));
+  model.provenance.set_architecture(architecture);
+  model.provenance.set_dataset(train.title);
+  model.provenance.set_dataset_sha256(DatasetSha256(train));
+  return draft;
+}
+
+// Features and classifier for the networks of the draft.
+absl::StatusOr<Model> Finish(Draft draft, const Dataset& train, const Dataset* test, const TrainerOptions& options,
+                             ThreadPool& pool, const Progress& progress) {
+  Model& model = draft.model;
+  const TrainingSelection& selection = draft.selection;
+  FeatureExtractor extractor;
+  for (const Network& network : model.networks) CKN_RETURN_IF_ERROR(extractor.Add(network.input, network.layers));
+  progress.report(
+      absl::StrFormat("encoding %d images to %d features", selection.rows.size(), extractor.feature_count()));
+  {
+    CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress));
+    CKN_RETURN_IF_ERROR(
+        TrainClassifier(selection, features, extractor.feature_counts(), options, model, pool, progress));
+  }
+  if (test != nullptr) {
+    const absl::StatusOr<double> error = TestErrorPercent(model, *test, pool, progress);
+    CKN_RETURN_IF_ERROR(Annotate(error.status(), "test split"));
+    model.provenance.set_test_error_percent(*error);
+    model.provenance.set_test_count(static_cast<std::int64_t>(test->size()));
+    progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->size()));
+  }
+  return std::move(draft.model);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std::int64_t size, std::uint64_t seed) {
@@ -160,50 +206,43 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
   CKN_ASSIGN_OR_RETURN(const std::vector<NetworkPlan> plans,
                        ResolveRecipes(recipe, train.height, train.width, train.channels));
-  // Whatever would make the work useless is found out before it.
-  Model model;
-  model.name = options.model_name.empty() ? recipe.name() : options.model_name;
-  model.class_names = train.class_names;
-  CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
-  if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
-  CKN_ASSIGN_OR_RETURN(const TrainingSelection selection, SelectImages(train, options));
+  CKN_ASSIGN_OR_RETURN(Draft draft, Begin(recipe.name(), train, test, options));
 
-  const std::string dataset_sha256 = DatasetSha256(train);
   LayerJournal journal;
   if (!options.checkpoint_path.empty()) {
-    CKN_ASSIGN_OR_RETURN(journal, LayerJournal::Open(options.checkpoint_path,
-                                                     CheckpointKey(recipe, dataset_sha256, options), options.resume));
+    const std::string key = CheckpointKey(recipe, draft.model.provenance.dataset_sha256(), options);
+    CKN_ASSIGN_OR_RETURN(journal, LayerJournal::Open(options.checkpoint_path, key, options.resume));
     if (options.resume) {
       progress.report(absl::StrFormat("%s: %d finished layers", options.checkpoint_path, journal.finished_before()));
     }
   }
-  std::vector<std::size_t> ascending = selection.rows;
+  std::vector<std::size_t> ascending = draft.selection.rows;
   std::sort(ascending.begin(), ascending.end());
-  FeatureExtractor extractor;
   for (const NetworkPlan& plan : plans) {
     const Progress part = plans.size() == 1 ? progress : WithPrefix(progress, absl::StrCat(plan.name, ": "));
     CKN_ASSIGN_OR_RETURN(Network network,
                          LearnNetwork(plan, train, ascending, options.learning, options.seed, journal, pool, part));
-    CKN_RETURN_IF_ERROR(extractor.Add(network.input, network.layers));
-    model.networks.push_back(std::move(network));
+    draft.model.networks.push_back(std::move(network));
   }
+  return Finish(std::move(draft), train, test, options, pool, progress);
+}
 
-  progress.report(
-      absl::StrFormat("encoding %d images to %d features", selection.rows.size(), extractor.feature_count()));
-  CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress));
-  CKN_RETURN_IF_ERROR(TrainClassifier(selection, features, extractor.feature_counts(), options, model, pool, progress));
-  features.resize(0, 0);
-  model.provenance.set_architecture(recipe.name());
-  model.provenance.set_dataset(train.title);
-  model.provenance.set_dataset_sha256(dataset_sha256);
-  if (test != nullptr) {
-    const absl::StatusOr<double> error = TestErrorPercent(model, *test, pool, progress);
-    CKN_RETURN_IF_ERROR(Annotate(error.status(), "test split"));
-    model.provenance.set_test_error_percent(*error);
-    model.provenance.set_test_count(static_cast<std::int64_t>(test->size()));
-    progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->size()));
+absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
+                            const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
+  if (networks.empty()) return absl::InvalidArgumentError("networks: got none, expected at least one");
+  std::vector<std::string> names;
+  for (const Network& network : networks) {
+    names.push_back(network.architecture);
+    CKN_RETURN_IF_ERROR(Annotate(CheckSameImages(networks.front().input, network.input), network.architecture));
   }
-  return model;
+  const InputSpec& input = networks.front().input;
+  if (input.resize == ResizePolicy::kReject && (input.height != train.height || input.width != train.width)) {
+    return absl::InvalidArgumentError(absl::StrFormat("the networks take images of %dx%d, the data have %dx%d",
+                                                      input.height, input.width, train.height, train.width));
+  }
+  CKN_ASSIGN_OR_RETURN(Draft draft, Begin(absl::StrJoin(names, "+"), train, test, options));
+  draft.model.networks = std::move(networks);
+  return Finish(std::move(draft), train, test, options, pool, progress);
 }
 
 }  // namespace ckn

@@ -18,7 +18,7 @@
 namespace ckn {
 
 struct TrainerOptions {
-  std::string model_name;       // empty: the recipe's name
+  std::string model_name;       // empty: the recipe's name, or those of the networks
   std::int64_t train_size = 0;  // images to use, an equal number a class; 0: all
   int fold = -1;                // or the images of this one of the data set's folds
   std::uint64_t seed = 1;
@@ -59,6 +59,11 @@ absl::Status TrainClassifier(const TrainingSelection& selection, RowMatrixF& fea
 // From images to a model: layers from the bottom up by Algorithm 1, features by Algorithm 2, then the classifier.
 // test: where to measure the test error, or nullptr. The result depends on recipe, data, options and seed only.
 absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, const Dataset* test,
+                            const TrainerOptions& options, ThreadPool& pool, const Progress& progress);
+
+// The same with networks that are learned already, on whatever data: only their standardisation and the classifier are
+// new. INVALID_ARGUMENT when the networks do not take the same images, or not the data's.
+absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress);
 
 }  // namespace ckn

@@ -293,6 +293,69 @@ TEST_F(EncodeTest, ExactlyOneSourceIsNeeded) {
   EXPECT_EQ(Ckn({"encode", "--data", Data(), "--out", npy}).exit_code, 2);
 }
 
+// The data folder has a test split only; this adds one to train on.
+class RefitTest : public CommandsTest {
+ protected:
+  RefitTest() {
+    for (int label = 0; label < 2; ++label) {
+      const std::string folder = absl::StrCat("new/train/", label == 0 ? "left" : "right");
+      std::filesystem::create_directories(dir_.File(folder));
+      for (int i = 0; i < 12; ++i) {
+        ImageU8 image = TinyImage(model_, static_cast<std::uint64_t>(100 * label + i));
+        for (std::size_t k = 0; k < image.pixels.size(); ++k) {
+          if ((k % 8 < 4) == (label == 0)) image.pixels[k] /= 8;  // one half is darker
+        }
+        dir_.Write(absl::StrCat(folder, "/", i, ".pgm"), EncodePnm(image));
+      }
+    }
+  }
+
+  const std::string new_data_ = "images:" + dir_.File("new");
+  const std::string out_ = dir_.File("out.ckn");
+};
+
+TEST_F(RefitTest, MakesAModelOfTheDatasClasses) {
+  const Finished refit = Ckn({"refit", model_path_, "--data", new_data_, "--out", out_, "--name", "sides"});
+  ASSERT_EQ(refit.exit_code, 0) << refit.err;
+  EXPECT_THAT(refit.out, HasSubstr("out.ckn: sides"));
+  const absl::StatusOr<LoadedModel> loaded = ReadModelFile(out_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->model.class_names, ElementsAre("left", "right"));
+  EXPECT_EQ(loaded->model.networks[0].layers[0].filters, model_.networks[0].layers[0].filters);
+  EXPECT_THAT(loaded->model.provenance.command(), StartsWith("ckn refit tiny --data images:new --name sides --seed 1"));
+  const Json evaluation = Json::parse(Ckn({"evaluate", out_, "--data", new_data_, "--split", "train", "--json"}).out);
+  EXPECT_EQ(evaluation["error_percent"], 0);
+}
+
+TEST_F(RefitTest, SeveralFilesAreOneModelThatServesAndInspects) {
+  const Finished refit = Ckn({"refit", model_path_, model_path_, "--data", new_data_, "--out", out_});
+  ASSERT_EQ(refit.exit_code, 0) << refit.err;
+  const Json json = Json::parse(Ckn({"inspect", out_, "--json"}).out);
+  ASSERT_EQ(json["networks"].size(), 2U);
+  EXPECT_EQ(json["networks"][1]["layers"].size(), 1U);
+  EXPECT_EQ(json["features"], 2 * json["networks"][0]["features"].get<int>());
+  const Finished text = Ckn({"inspect", out_, "--filters", dir_.File("f.png"), "--network", "2"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("features of tiny centred"));
+  EXPECT_EQ(Ckn({"inspect", out_, "--filters", dir_.File("f.png"), "--network", "3"}).exit_code, 1);
+  EXPECT_EQ(Ckn({"encode", out_, "--images", image_paths_[0], "--out", dir_.File("f.npy")}).exit_code, 0);
+}
+
+TEST_F(RefitTest, FailuresSayWhyAndWriteNothing) {
+  const Finished missing = Ckn({"refit", dir_.File("no.ckn"), "--data", new_data_, "--out", out_});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("no.ckn: cannot open"));
+  const Finished size = Ckn({"refit", model_path_, "--data", new_data_, "--out", out_, "--train-size", "999"});
+  EXPECT_EQ(size.exit_code, 1);
+  EXPECT_THAT(size.err, HasSubstr("got 999, expected at most the 24 images"));
+  EXPECT_FALSE(std::filesystem::exists(out_));
+  EXPECT_EQ(Ckn({"refit", "--data", new_data_, "--out", out_}).exit_code, 2);
+  EXPECT_EQ(Ckn({"refit", model_path_, "--data", new_data_, "--out", out_, "--c-min", "3", "--c-max", "2"}).exit_code,
+            2);
+  EXPECT_EQ(
+      Ckn({"refit", model_path_, "--data", new_data_, "--out", out_, "--fold", "0", "--train-size", "5"}).exit_code, 2);
+}
+
 // Layers of arbitrary weights in the shapes of an architecture, with a classifier that fits.
 Model ModelOf(const std::string& name, const InputSpec& input, std::vector<Layer> layers) {
   Model model = TinyModel();

@@ -309,6 +309,49 @@ TEST(TrainerTest, LearnsFromWhitenedPatchesAndServesThem) {
   }
 }
 
+TEST(TrainerTest, RefitChangesTheClassifierOnly) {
+  const absl::StatusOr<Model> model = TrainBars(PixelRecipe(), QuickOptions());
+  ASSERT_TRUE(model.ok()) << model.status();
+  ThreadPool pool(2);
+  const Dataset train = Bars(240, 1, 1), test = Bars(90, 1, 99);
+  // On the data that it was trained on, nothing changes.
+  const absl::StatusOr<Model> same = Refit(model->networks, train, &test, QuickOptions(), pool, {});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(SerializeModelFile(*same), SerializeModelFile(*model));
+
+  // Other classes: "bar lies" against the two others.
+  Dataset other = train;
+  other.class_names = {"lies", "stands or leans"};
+  for (int& label : other.labels) label = label == 0 ? 0 : 1;
+  const absl::StatusOr<Model> refitted = Refit(model->networks, other, nullptr, QuickOptions(), pool, {});
+  ASSERT_TRUE(refitted.ok()) << refitted.status();
+  EXPECT_EQ(refitted->class_names, other.class_names);
+  EXPECT_EQ(refitted->networks[0].layers[1].filters, model->networks[0].layers[1].filters);
+  const absl::StatusOr<Pipeline> pipeline = Pipeline::Create(*refitted);
+  ASSERT_TRUE(pipeline.ok());
+  int errors = 0;
+  for (std::size_t i = 0; i < test.size(); ++i) {
+    errors += ArgMax(*pipeline->Classify(test.Image(i))) != (test.labels[i] == 0 ? 0 : 1);
+  }
+  EXPECT_LE(errors, 4);
+
+  // Several models together are a combination.
+  const absl::StatusOr<Model> gradient = TrainBars(CombinedRecipe().parts(1), QuickOptions());
+  ASSERT_TRUE(gradient.ok()) << gradient.status();
+  const absl::StatusOr<Model> trained = TrainBars(CombinedRecipe(), QuickOptions());
+  const absl::StatusOr<Model> joined =
+      Refit({model->networks[0], gradient->networks[0]}, train, &test, QuickOptions(), pool, {});
+  ASSERT_TRUE(trained.ok() && joined.ok()) << joined.status();
+  EXPECT_EQ(joined->svm.weights, trained->svm.weights);
+  EXPECT_EQ(joined->name, "bars+gradient");
+
+  Dataset small = train;
+  small.height = 6;
+  small.width = 24;
+  EXPECT_THAT(std::string(Refit(model->networks, small, nullptr, QuickOptions(), pool, {}).status().message()),
+              testing::HasSubstr("take images of 12x12, the data have 6x24"));
+}
+
 TEST(TrainerTest, AFoldIsTheImagesThatItNames) {
   ThreadPool pool(2);
   Dataset train = Bars(240, 1, 1);
