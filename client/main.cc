@@ -141,7 +141,8 @@ int Run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done; 1 failed, also when only some images did (each is named on stderr); 2 wrong use.\n"
       "JSON keys:\n"
-      "  classify  {model, results: [{file, classes: [{index, label, score}]} or {file, error: {code, message}}]}\n"
+      "  classify  {model, results: [{file, classes: [{index, label, score, probability}]} or {file, error: {code, "
+      "message}}]}\n"
       "  encode    {model, results: [{file, features: [number]} or {file, error}]}\n"
       "  models    {models: [{name, height, width, channels, features, classes, sha256, dataset,\n"
       "             validation_error_percent, test_error_percent}]}");

@@ -70,6 +70,7 @@ std::string ClassifyTable(const BulkResult<v1::Classification>& bulk) {
     for (const v1::ClassScore& entry : file.result.classes()) {
       row.push_back(Printable(entry.label()));
       row.push_back(absl::StrFormat("%+.4f", entry.score()));
+      if (entry.has_probability()) row.push_back(absl::StrFormat("%.2f %%", 100 * entry.probability()));
     }
     rows.push_back(std::move(row));
   }
@@ -83,6 +84,7 @@ std::string ClassifyJson(const BulkResult<v1::Classification>& bulk) {
                  Json classes = Json::array();
                  for (const v1::ClassScore& score : result.classes()) {
                    classes.push_back({{"index", score.index()}, {"label", score.label()}, {"score", score.score()}});
+                   if (score.has_probability()) classes.back()["probability"] = score.probability();
                  }
                  entry["classes"] = std::move(classes);
                }),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,11 @@ class Pipeline {
   [[nodiscard]] absl::StatusOr<std::vector<float>> Encode(const ImageU8& image) const;
   // Margins, [class_count()].
   [[nodiscard]] absl::StatusOr<std::vector<float>> Classify(const ImageU8& image) const;
+  // Of margins, [class_count()]; empty when the model is not calibrated.
+  [[nodiscard]] std::vector<float> Probabilities(std::span<const float> scores) const {
+    return svm_.probability_scale > 0 ? svm_.Probabilities(scores) : std::vector<float>();
+  }
+  [[nodiscard]] double probability_scale() const { return svm_.probability_scale; }
 
  private:
   Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "server/commands/common.h"
 #include "server/pipeline.h"
 #include "server/store/model_file.h"
+#include "server/training/calibration.h"
 #include "server/training/features.h"
 
 namespace ckn {
@@ -34,6 +36,7 @@ struct Evaluation {
   std::vector<std::vector<std::int64_t>> confusion;  // [true][predicted]
   std::int64_t count = 0;
   std::int64_t errors = 0;
+  std::optional<Calibration> calibration;  // if the model has probabilities
   int threads = 0;
   double seconds = 0;
 
@@ -70,6 +73,8 @@ void PrintJson(const Evaluation& result) {
   json["errors"] = result.errors;
   json["error_percent"] = result.ErrorPercent();
   json["accuracy_percent"] = result.AccuracyPercent();
+  json["log_loss"] = result.calibration ? nlohmann::ordered_json(result.calibration->log_loss) : nullptr;
+  json["calibration_error"] = result.calibration ? nlohmann::ordered_json(result.calibration->error) : nullptr;
   json["images_per_second"] = result.ImagesPerSecond();
   json["threads"] = result.threads;
   json["classes"] = result.classes;
@@ -94,6 +99,10 @@ void PrintText(const Evaluation& result) {
   std::printf("%s on %s, %s split\n", result.model.c_str(), result.data.c_str(), result.split.c_str());
   std::printf("error %.2f %% (%s of %s images), accuracy %.2f %%\n", result.ErrorPercent(),
               Thousands(result.errors).c_str(), Thousands(result.count).c_str(), result.AccuracyPercent());
+  if (result.calibration) {
+    std::printf("probabilities: log loss %.4f, calibration error %.2f %%\n", result.calibration->log_loss,
+                100 * result.calibration->error);
+  }
   std::printf("%.0f images/s with %d thread%s\n", result.ImagesPerSecond(), result.threads,
               result.threads == 1 ? "" : "s");
 
@@ -139,8 +148,8 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   if (flags.limit > 0) count = std::min(count, static_cast<std::size_t>(flags.limit));
   ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<std::vector<int>> predicted = PredictClasses(pipeline, data, count, pool, Progress{});
-  CKN_RETURN_IF_ERROR(Annotate(predicted.status(), flags.data));
+  const absl::StatusOr<RowMatrixF> scores = ScoreImages(pipeline, data, count, pool, Progress{});
+  CKN_RETURN_IF_ERROR(Annotate(scores.status(), flags.data));
 
   Evaluation result;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -153,13 +162,19 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   result.confusion.assign(result.classes.size(), std::vector<std::int64_t>(result.classes.size()));
   result.count = static_cast<std::int64_t>(count);
   result.threads = pool.threads();
+  const std::vector<int> predicted = PredictedClasses(*scores);
+  std::vector<int> labels;
   std::string lines = "index,true,predicted\n";
   for (std::size_t i = 0; i < count; ++i) {
     const auto label = static_cast<std::size_t>((*classes)[static_cast<std::size_t>(data.labels[i])]);
-    const auto guess = static_cast<std::size_t>((*predicted)[i]);
+    const auto guess = static_cast<std::size_t>(predicted[i]);
+    labels.push_back(static_cast<int>(label));
     ++result.confusion[label][guess];
     if (label != guess) ++result.errors;
     absl::StrAppend(&lines, i, ",", label, ",", guess, "\n");
+  }
+  if (const double scale = pipeline.probability_scale(); scale > 0) {
+    result.calibration = MeasureCalibration(*scores, labels, scale);
   }
   if (!flags.predictions.empty()) CKN_RETURN_IF_ERROR(WriteFileAtomically(flags.predictions, lines));
   if (flags.json) {

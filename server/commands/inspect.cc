@@ -184,6 +184,13 @@ void PrintProvenance(const Model& model) {
                 static_cast<double>(network.standardization.scale));
   }
 
+  if (model.svm.probability_scale > 0) {
+    std::printf("  probabilities softmax(%g * scores), calibrated on the validation images\n",
+                static_cast<double>(model.svm.probability_scale));
+  } else {
+    std::printf("  no probabilities: not calibrated\n");
+  }
+
   std::printf("\nProvenance\n");
   const auto line = [](const char* key, const std::string& value) {
     if (!value.empty()) std::printf("  %-16s  %s\n", key, value.c_str());
@@ -304,6 +311,7 @@ void PrintJson(const LoadedModel& loaded, const std::vector<NetworkFacts>& netwo
       json["networks"].push_back(std::move(network));
     }
   }
+  json["probability_scale"] = model.svm.probability_scale > 0 ? Json(model.svm.probability_scale) : Json();
   json["classes"] = model.class_names;
   Json& provenance = json["provenance"];
   provenance["program_version"] = from.program_version();

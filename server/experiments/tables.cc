@@ -274,7 +274,8 @@ class Table {
   absl::StatusOr<std::vector<int>> PredictTest(const Model& model, const Shared& shared) {
     if (shared.test.size() == 0) {
       CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(model));
-      return PredictClasses(pipeline, test_, test_.size(), pool_, progress_);
+      CKN_ASSIGN_OR_RETURN(const RowMatrixF scores, ScoreImages(pipeline, test_, test_.size(), pool_, progress_));
+      return PredictedClasses(scores);
     }
     std::vector<Standardization> standardizations;
     for (const Network& network : model.networks) standardizations.push_back(network.standardization);

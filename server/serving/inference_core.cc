@@ -231,7 +231,7 @@ void InferenceCore::Classify(const CallContext& context, const v1::ClassifyReque
     }
     const ServedModel* const model = call->model.get();
     const int top_k = std::clamp(request.top_k(), 1, model->pipeline.class_count());
-    // Per class: tags and lengths, an index of up to 5 bytes, a float, the label.
+    // Per class: tags and lengths, an index of up to 5 bytes, two floats, the label.
     constexpr std::int64_t kClassOverhead = 32;
     CKN_RETURN_IF_ERROR(CheckReplySize(
         request.images_size(), top_k * (kClassOverhead + static_cast<std::int64_t>(model->longest_class_name))));
@@ -239,11 +239,13 @@ void InferenceCore::Classify(const CallContext& context, const v1::ClassifyReque
     return Queue<v1::Classification>(
         call, request.images(), response->mutable_results(), [model, top_k](const ImageU8& image, auto* result) {
           CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model->pipeline.Classify(image));
+          const std::vector<float> probabilities = model->pipeline.Probabilities(scores);
           for (const int index : TopK(scores, top_k)) {
             v1::ClassScore* const entry = result->add_classes();
             entry->set_index(index);
             entry->set_label(model->info.class_names(index));
             entry->set_score(scores[static_cast<std::size_t>(index)]);
+            if (!probabilities.empty()) entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
           }
           return absl::OkStatus();
         });

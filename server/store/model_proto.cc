@@ -338,6 +338,7 @@ v1::Model ToProto(const Model& model) {
   svm.set_features(model.svm.features());
   SetBytes(model.svm.weights, svm.mutable_weights());
   SetBytes(model.svm.bias, svm.mutable_bias());
+  svm.set_probability_scale(model.svm.probability_scale);
   for (const std::string& name : model.class_names) proto.add_class_names(name);
   *proto.mutable_provenance() = model.provenance;
   return proto;
@@ -376,6 +377,10 @@ absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limit
   model.svm.bias.resize(svm.classes());
   ReadFloats(svm.bias(), Values(model.svm.bias));
   CKN_RETURN_IF_ERROR(CheckParameters("svm.bias", Values(model.svm.bias)));
+  if (!(svm.probability_scale() >= 0 && svm.probability_scale() <= kMaxParameter)) {
+    return Bad("svm.probability_scale: got %g, expected 0 to %g", svm.probability_scale(), kMaxParameter);
+  }
+  model.svm.probability_scale = svm.probability_scale();
 
   CKN_RETURN_IF_ERROR(Annotate(CheckProvenance(proto.provenance(), limits), "provenance"));
   model.provenance = proto.provenance();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 
 namespace ckn {
@@ -31,6 +32,19 @@ std::vector<float> LinearSvm::Score(std::span<const float> features) const {
     scores[c] = weights.row(c).dot(x) + bias[c];
   }
   return scores;
+}
+
+std::vector<float> LinearSvm::Probabilities(std::span<const float> scores) const {
+  assert(probability_scale > 0);
+  const float largest = *std::max_element(scores.begin(), scores.end());
+  std::vector<float> probabilities(scores.size());
+  float sum = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    probabilities[i] = std::exp(probability_scale * (scores[i] - largest));
+    sum += probabilities[i];
+  }
+  for (float& probability : probabilities) probability /= sum;
+  return probabilities;
 }
 
 int ArgMax(std::span<const float> scores) {

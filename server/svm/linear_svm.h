@@ -22,12 +22,16 @@ void Standardize(std::span<const Standardization> standardizations, std::span<fl
 struct LinearSvm {
   RowMatrixF weights;    // [classes][features]
   Eigen::VectorXf bias;  // [classes]
+  // Calibration: the classes' probabilities are softmax(probability_scale * margins). 0: not calibrated.
+  float probability_scale = 0;
 
   [[nodiscard]] int classes() const { return static_cast<int>(weights.rows()); }
   [[nodiscard]] int features() const { return static_cast<int>(weights.cols()); }
 
   // Margins w_c . x + b_c, [classes].
   [[nodiscard]] std::vector<float> Score(std::span<const float> features) const;
+  // Of margins [classes], [classes]; they add up to 1. The SVM must be calibrated.
+  [[nodiscard]] std::vector<float> Probabilities(std::span<const float> scores) const;
 };
 
 // The predicted class: the largest score; the first of equals.

@@ -46,16 +46,16 @@ absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const st
   return x;
 }
 
-absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const Dataset& data, std::size_t count,
-                                                ThreadPool& pool, const Progress& progress) {
-  std::vector<int> predicted(count);
+absl::StatusOr<RowMatrixF> ScoreImages(const Pipeline& pipeline, const Dataset& data, std::size_t count,
+                                       ThreadPool& pool, const Progress& progress) {
+  RowMatrixF all(static_cast<Eigen::Index>(count), pipeline.class_count());
   absl::Mutex mu;
   absl::Status failure;
   pool.ParallelFor(count, [&](std::size_t i, int) {
     if (progress.stopped()) return;
     const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(data.Image(i));
     if (scores.ok()) {
-      predicted[i] = ArgMax(*scores);
+      std::copy(scores->begin(), scores->end(), all.row(static_cast<Eigen::Index>(i)).begin());
       return;
     }
     const absl::MutexLock lock(&mu);
@@ -63,7 +63,15 @@ absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const 
   });
   if (!failure.ok()) return failure;
   if (progress.stopped()) return StoppedError();
-  return predicted;
+  return all;
+}
+
+std::vector<int> PredictedClasses(const RowMatrixF& scores) {
+  std::vector<int> classes;
+  for (Eigen::Index i = 0; i < scores.rows(); ++i) {
+    classes.push_back(ArgMax({scores.row(i).data(), static_cast<std::size_t>(scores.cols())}));
+  }
+  return classes;
 }
 
 std::vector<Standardization> FitStandardizations(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> counts,

@@ -32,9 +32,12 @@ std::vector<Standardization> FitStandardizations(const Eigen::Ref<const RowMatri
 void Standardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
 void Unstandardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
 
-// Predicted class of each of the first `count` images. Every image is scored by itself, so the result does not depend
-// on the threads. Errors name the image.
-absl::StatusOr<std::vector<int>> PredictClasses(const Pipeline& pipeline, const Dataset& data, std::size_t count,
-                                                ThreadPool& pool, const Progress& progress);
+// Margins of each of the first `count` images, [count][classes]. Every image is scored by itself, so the result does
+// not depend on the threads. Errors name the image.
+absl::StatusOr<RowMatrixF> ScoreImages(const Pipeline& pipeline, const Dataset& data, std::size_t count,
+                                       ThreadPool& pool, const Progress& progress);
+
+// The class of the largest margin, of each row.
+std::vector<int> PredictedClasses(const RowMatrixF& scores);
 
 }  // namespace ckn

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "server/base/status.h"
 #include "server/simd/gemm.h"
+#include "server/training/calibration.h"
 #include "server/training/features.h"
 #include "server/training/random.h"
 
@@ -17,23 +18,25 @@ namespace {
 
 constexpr std::uint64_t kFoldStream = 4'000'000;
 
-// Misclassified rows of standardised x.
-std::int64_t CountErrors(const LinearSvm& svm, const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels,
-                         ThreadPool& pool) {
+// Margins of the rows of standardised x: [rows][classes].
+RowMatrixF Scores(const LinearSvm& svm, const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {
   constexpr Eigen::Index kBlock = 256;
-  std::vector<std::int64_t> errors(static_cast<std::size_t>((x.rows() + kBlock - 1) / kBlock));
-  pool.ParallelFor(errors.size(), [&](std::size_t block, int) {
+  RowMatrixF scores(x.rows(), svm.classes());
+  scores.rowwise() = svm.bias.transpose();
+  pool.ParallelFor(static_cast<std::size_t>((x.rows() + kBlock - 1) / kBlock), [&](std::size_t block, int) {
     const Eigen::Index first = static_cast<Eigen::Index>(block) * kBlock;
-    RowMatrixF scores(std::min(kBlock, x.rows() - first), svm.classes());
-    scores.rowwise() = svm.bias.transpose();
-    Gemm(Op::kNone, Op::kTranspose, scores.rows(), svm.classes(), svm.features(), 1, x.row(first).data(),
-         x.outerStride(), svm.weights.data(), svm.features(), 1, scores.data(), svm.classes());
-    for (Eigen::Index row = 0; row < scores.rows(); ++row) {
-      const std::span<const float> row_scores(scores.row(row).data(), static_cast<std::size_t>(scores.cols()));
-      if (ArgMax(row_scores) != labels[first + row]) ++errors[block];
-    }
+    Gemm(Op::kNone, Op::kTranspose, std::min(kBlock, x.rows() - first), svm.classes(), svm.features(), 1,
+         x.row(first).data(), x.outerStride(), svm.weights.data(), svm.features(), 1, scores.row(first).data(),
+         svm.classes());
   });
-  return std::accumulate(errors.begin(), errors.end(), std::int64_t{0});
+  return scores;
+}
+
+std::int64_t CountErrors(const RowMatrixF& scores, std::span<const int> labels) {
+  const std::vector<int> predicted = PredictedClasses(scores);
+  std::int64_t errors = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) errors += predicted[i] != labels[i] ? 1 : 0;
+  return errors;
 }
 
 // Whether the errors so far, C ascending, tell that the best C is behind: the last three are all worse than the least
@@ -107,6 +110,9 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
                                                  const Progress& progress) {
   const Eigen::Index n = x.rows();
   std::vector<std::int64_t> errors(plan.c_grid.size());  // as many as are known
+  // Of the calibration, by C: logarithms, summed over the parts that were validated on.
+  std::vector<double> log_scales(plan.c_grid.size());
+  int parts = 0;
   Eigen::Index validated = 0;
   std::vector<SvmPathPoint> path;
   // Trains the path on the first `fit` rows and adds the errors on the others.
@@ -118,13 +124,15 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     CKN_ASSIGN_OR_RETURN(
         path, TrainSvmPath(rows.topRows(fit), row_labels.first(static_cast<std::size_t>(fit)), classes, plan.c_grid,
                            options, nullptr, pool, progress, [&](const SvmPathPoint& point) {
-                             errors[known++] +=
-                                 CountErrors(point.svm, rows.bottomRows(unseen), row_labels.last(unseen), pool);
+                             const RowMatrixF scores = Scores(point.svm, rows.bottomRows(unseen), pool);
+                             errors[known] += CountErrors(scores, row_labels.last(unseen));
+                             log_scales[known++] += std::log(FitProbabilityScale(scores, row_labels.last(unseen)));
                              // Folds add up, so all of them need all of the path.
                              return plan.held_out == 0 || !BestIsBehind(std::span(errors).first(known));
                            }));
     errors.resize(known);
     validated += rows.rows() - fit;
+    ++parts;
     ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
     return absl::OkStatus();
   };
@@ -179,6 +187,7 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
       TrainSvmPath(x, labels, classes, c, last_options, path.empty() ? nullptr : &path[best].svm, pool, progress));
   ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
   result.svm = std::move(last.front().svm);
+  if (parts > 0) result.svm.probability_scale = static_cast<float>(std::exp(log_scales[best] / parts));
   return result;
 }
 

@@ -65,7 +65,8 @@ absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test,
                                         const Progress& progress) {
   CKN_ASSIGN_OR_RETURN(const std::vector<int> classes, MatchClasses(test, model.class_names));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(model));
-  CKN_ASSIGN_OR_RETURN(const std::vector<int> predicted, PredictClasses(pipeline, test, test.size(), pool, progress));
+  CKN_ASSIGN_OR_RETURN(const RowMatrixF scores, ScoreImages(pipeline, test, test.size(), pool, progress));
+  const std::vector<int> predicted = PredictedClasses(scores);
   std::int64_t errors = 0;
   for (std::size_t i = 0; i < test.size(); ++i) errors += predicted[i] != classes[test.labels[i]] ? 1 : 0;
   return 100.0 * static_cast<double>(errors) / static_cast<double>(test.size());

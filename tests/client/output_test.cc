@@ -36,6 +36,17 @@ TEST(OutputTest, ClassifyTableHasAlignedColumnsAndNoFailures) {
             "longer-name.png  seven  +1.5000  six  -0.5000\n");
 }
 
+TEST(OutputTest, ProbabilitiesAreShownWhereTheModelHasThem) {
+  BulkResult<v1::Classification> bulk = SomeClassifications();
+  bulk.files[0].result.mutable_classes(0)->set_probability(0.9876F);
+  bulk.files[0].result.mutable_classes(1)->set_probability(0.0124F);
+  EXPECT_THAT(ClassifyTable(bulk),
+              ::testing::HasSubstr("a.png            seven  +1.5000  98.76 %  six      -0.5000  1.24 %"));
+  const Json json = Json::parse(ClassifyJson(bulk));
+  EXPECT_NEAR(json["results"][0]["classes"][0]["probability"], 0.9876, 1e-6);
+  EXPECT_FALSE(json["results"][2]["classes"][0].contains("probability"));
+}
+
 TEST(OutputTest, FailureLinesNameFileCodeAndReason) {
   EXPECT_THAT(FailureLines(SomeClassifications()), ElementsAre("bad\\x0a.png: INVALID_ARGUMENT: truncated"));
 }

@@ -57,9 +57,17 @@ class InferenceCoreTest : public ::testing::Test {
   InferenceCoreTest() { Load({"tiny"}); }
 
   void Load(const std::vector<std::string>& names) {
+    std::vector<Model> models;
+    for (const std::string& name : names) models.push_back(TinyModel({.name = name}));
+    Serve(models);
+  }
+
+  void Serve(const std::vector<Model>& served) {
     const TempDir folder;
-    for (const std::string& name : names) {
-      ASSERT_TRUE(WriteModelFile(TinyModel({.name = name}), folder.File(name + ".ckn")).ok());
+    std::vector<std::string> names;
+    for (const Model& model : served) {
+      ASSERT_TRUE(WriteModelFile(model, folder.File(model.name + ".ckn")).ok());
+      names.push_back(model.name);
     }
     auto models = LoadModelFolder(folder.path());
     ASSERT_TRUE(models.ok()) << models.status();
@@ -151,6 +159,30 @@ TEST_F(InferenceCoreTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
       }
     }
   }
+}
+
+TEST_F(InferenceCoreTest, ACalibratedModelGivesProbabilities) {
+  v1::ClassifyRequest request;
+  request.set_top_k(3);
+  *request.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse response;
+  ASSERT_TRUE(Classify(request, &response).ok());
+  for (const v1::ClassScore& entry : response.results(0).classes()) EXPECT_FALSE(entry.has_probability());
+
+  Model calibrated = model_;
+  calibrated.svm.probability_scale = 3;
+  Serve({calibrated});
+  response.Clear();
+  ASSERT_TRUE(Classify(request, &response).ok());
+  const absl::StatusOr<Pipeline> pipeline = Pipeline::Create(calibrated);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const std::vector<float> expected = pipeline->Probabilities(*pipeline->Classify(TinyImage(model_, 1)));
+  float sum = 0;
+  for (const v1::ClassScore& entry : response.results(0).classes()) {
+    EXPECT_EQ(entry.probability(), expected[static_cast<std::size_t>(entry.index())]);
+    sum += entry.probability();
+  }
+  EXPECT_NEAR(sum, 1, 1e-6);
 }
 
 TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {

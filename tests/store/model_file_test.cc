@@ -60,6 +60,7 @@ Model FullModel() {
   // 10 x 9 -> 8 x 7 -> 4 x 4 -> 3 x 3 -> 1 x 1.
   network.standardization.mean = Eigen::VectorXf::Random(5);
   model.svm.weights = RowMatrixF::Random(3, 5);
+  model.svm.probability_scale = 2.5F;
   model.class_names = {"cat", "Grüße", "a b"};
   network.input.resize = ResizePolicy::kStretch;
   model.provenance.set_program_version("0.1.0");
@@ -125,6 +126,7 @@ void ExpectEqual(const Model& a, const Model& b) {
   for (std::size_t i = 0; i < a.networks.size(); ++i) ExpectEqual(a.networks[i], b.networks[i]);
   EXPECT_EQ(a.svm.weights, b.svm.weights);
   EXPECT_EQ(a.svm.bias, b.svm.bias);
+  EXPECT_EQ(a.svm.probability_scale, b.svm.probability_scale);
   EXPECT_EQ(a.class_names, b.class_names);
   EXPECT_EQ(a.provenance.SerializeAsString(), b.provenance.SerializeAsString());
 }
@@ -419,6 +421,8 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
       {"bias cut", [](v1::Model& m) { m.mutable_svm()->clear_bias(); }, "svm.bias: got 0 bytes, expected 12"},
       {"bias infinite", [infinity](v1::Model& m) { SetFloat(m.mutable_svm()->mutable_bias(), 2, -infinity); },
        "svm.bias[2]: got -inf"},
+      {"probability scale", [](v1::Model& m) { m.mutable_svm()->set_probability_scale(-1); },
+       "svm.probability_scale: got -1, expected 0 to 1e+09"},
       {"version text", [](v1::Model& m) { m.mutable_provenance()->set_program_version("\x01"); },
        "provenance: program_version"},
       {"command", [](v1::Model& m) { m.mutable_provenance()->set_command("a\nb"); }, "provenance: command"},

@@ -94,6 +94,7 @@ TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
   double best = 100;
   for (const v1::ValidationPoint& point : provenance.validation_curve()) best = std::min(best, point.error_percent());
   EXPECT_EQ(provenance.validation_error_percent(), best);
+  EXPECT_GT(model->svm.probability_scale, 0);
   for (const v1::LayerLearning& learning : model->networks[0].learning) {
     EXPECT_EQ(learning.pairs(), 1500);
     EXPECT_LT(learning.objective(), 0.8 * learning.objective_start());
@@ -180,6 +181,7 @@ TEST(TrainerTest, HeldOutValidationAndAFixedC) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->provenance.svm_c(), 8);
   EXPECT_EQ(model->provenance.validation_curve_size(), 0);
+  EXPECT_EQ(model->svm.probability_scale, 0);  // nothing to calibrate on
 }
 
 class InterruptedTrainerTest : public testing::Test {

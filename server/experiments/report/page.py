@@ -8,6 +8,7 @@ import io
 import os
 import re
 import subprocess
+import sys
 import tempfile
 
 import matplotlib
@@ -15,6 +16,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.ticker import LogLocator  # noqa: E402
 
 from results import cell_name, display_name  # noqa: E402
 
@@ -74,7 +76,8 @@ def image_file(path, caption):
     with open(path, "rb") as file:
         encoded = base64.b64encode(file.read()).decode()
     caption = html.escape(caption)
-    return f'<figure><img alt="{caption}" src="data:image/png;base64,{encoded}"><figcaption>{caption}</figcaption></figure>'
+    return (f'<figure><img alt="{caption}" src="data:image/png;base64,{encoded}">'
+            f"<figcaption>{caption}</figcaption></figure>")
 
 
 def plot_objective(axis, curve, style, **options):
@@ -88,9 +91,9 @@ def plot_objective(axis, curve, style, **options):
 
 def objective_plot(results, colours):
     """How the objective fell, of seed 1. Variants are left out: not all of them minimise it."""
-    curves = [(network["architecture"], layer["layer"], layer["layer"] == network["layers"][-1]["layer"], layer["curve"])
-              for network in results.layers if network["seed"] == 1 and not network.get("variant")
-              for layer in network["layers"] if layer["curve"]]
+    networks = [network for network in results.layers if network["seed"] == 1 and not network.get("variant")]
+    curves = [(network["architecture"], layer["layer"], layer is network["layers"][-1], layer["curve"])
+              for network in networks for layer in network["layers"] if layer["curve"]]
     if not curves:
         return ""
     figure, axis = plt.subplots(figsize=(7, 4))
@@ -113,9 +116,9 @@ def validation_plot(cells, colours):
                   color=line.get_color())
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter("{x:g}")
-    axis.tick_params(which="both", labelsize=8)
+    axis.minorticks_off()
     axis.grid(alpha=0.3)
     axis.set_xlabel("C")
     axis.set_ylabel("validation error, %")
@@ -130,10 +133,10 @@ def confusion_plot(title, matrix, classes):
     side = 0.42 * len(matrix)
     figure, axis = plt.subplots(figsize=(side, side))
     axis.imshow(shown, cmap="Oranges", vmin=0, interpolation="none")
-    dark = 0.6 * np.nanmax(shown)
+    dark = 0.6 * np.nanmax(shown)  # from here on white is easier to read
     for (true, predicted), count in np.ndenumerate(matrix):
         if true == predicted or count:
-            colour = "#777777" if true == predicted else "#ffffff" if count > dark > 5 else "#000000"
+            colour = "#777777" if true == predicted else "#ffffff" if count > dark else "#000000"
             axis.text(predicted, true, count, ha="center", va="center", fontsize=7, color=colour)
     long_names = max(map(len, classes)) > 2
     axis.set_xticks(range(len(matrix)), classes, rotation=90 if long_names else 0, fontsize=8)
@@ -149,8 +152,10 @@ def misclassified_section(cell, images, classes):
     if cell is None or images is None or len(images) != cell["test_count"] or not cell["misclassified"]:
         return ""
     wrong = cell["misclassified"][:MAX_PICTURES]
-    which = f"All {len(wrong)}" if len(wrong) == cell["test_errors"] else f"The first {len(wrong)} of {cell['test_errors']:,}"
-    title = f"{which} test images that {display_name(cell['architecture'])} (seed {cell['seed']}) gets wrong"
+    errors = cell["test_errors"]
+    which = f"All {errors}" if len(wrong) == errors else f"The first {len(wrong)} of {errors:,}"
+    fold = f"fold {cell['fold']}, " if "fold" in cell else ""
+    title = f"{which} test images that {display_name(cell['architecture'])} ({fold}seed {cell['seed']}) gets wrong"
     columns = 12
     rows = -(-len(wrong) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(columns, 1.35 * rows), squeeze=False)
@@ -160,8 +165,7 @@ def misclassified_section(cell, images, classes):
     for axis, (index, label, predicted) in zip(axes.flat, wrong):
         axis.imshow(images[index], cmap="gray_r", interpolation="none")
         axis.set_title(f"{classes[label]}{arrow}{classes[predicted]}", fontsize=7)
-    return section(title, paragraph("Below each other or left and right: true class → predicted class."
-                                    if arrow == "\n→ " else "True class → predicted class."), svg(figure, title))
+    return section(title, paragraph("True class → predicted class."), svg(figure, title))
 
 
 def filter_picture(program, results, architecture):
@@ -173,7 +177,8 @@ def filter_picture(program, results, architecture):
         return ""
     with tempfile.TemporaryDirectory() as work:
         picture = os.path.join(work, "filters.png")
-        done = subprocess.run([program, "inspect", models[0], "--filters", picture], stdout=subprocess.DEVNULL)
+        done = subprocess.run([program, "inspect", models[0], "--filters", picture], capture_output=True, text=True)
         if done.returncode != 0:
+            print(f"no picture of the filters: {done.stderr.strip()}", file=sys.stderr)
             return ""
         return image_file(picture, f"{display_name(architecture)}, first learned layer, largest eta first")

@@ -20,7 +20,8 @@ class Results:
         def order(entry):
             name = entry["architecture"]
             rank = architectures.index(name) if name in architectures else len(architectures)
-            return (rank, name, entry.get("variant", ""), entry.get("train_size", 0), entry["seed"], entry.get("fold", -1))
+            size, fold = entry.get("train_size", 0), entry.get("fold", -1)
+            return rank, name, entry.get("variant", ""), size, entry["seed"], fold
 
         self.folder = folder
         self.cells = sorted(read_folder(os.path.join(folder, "cells")), key=order)

@@ -8,6 +8,8 @@ import math
 
 from results import accuracy_by_fold, display_name, machine, mean_and_deviation, size_name, spread
 
+COST_NOTE = ("A cell's time is without learning the filters, and without encoding where several cells shared it. "
+             "Run by ")
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -21,7 +23,7 @@ class Field:
     kind: str = ""
 
     def html(self):
-        below = " ".join(part for part in (self.paper and f"paper {self.paper}", self.difference) if part)
+        below = ", ".join(part for part in (self.paper and f"paper {self.paper}", self.difference) if part)
         return f"{html.escape(self.text)}{f'<small>{html.escape(below)}</small>' if below else ''}"
 
     def markdown(self):
@@ -67,7 +69,8 @@ def cost_table(results):
     machines = results.machines()
     rows = []
     for entry in results.layers:
-        rows.append([run_name(entry) + ": filters", "", "", f"{entry['seconds']:.0f}", f"{entry['cpu_seconds']:.0f}", ""])
+        rows.append([run_name(entry) + ": filters", "", "",
+                     f"{entry['seconds']:.0f}", f"{entry['cpu_seconds']:.0f}", ""])
     for cell in results.cells:
         rows.append([run_name(cell), f"{cell['test_error_percent']:.2f} %", power_of_two(cell["svm_c"]),
                      f"{cell['seconds']:.0f}", f"{cell['cpu_seconds']:.0f}", f"{cell['peak_mib']:.0f}"])
