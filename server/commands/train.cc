@@ -63,7 +63,9 @@ absl::Status RunTrain(const TrainFlags& flags) {
   ThreadPool pool(flags.training.threads > 0 ? flags.training.threads : AvailableCpus());
   TrainerOptions options = flags.training.options;
   options.learning.init = flags.init == "random" ? FilterInit::kRandom : FilterInit::kKMeans;
-  options.learning.method = flags.method == "nystrom" ? LearningMethod::kNystrom : LearningMethod::kProblem4;
+  options.learning.method = flags.method == "nystrom" ? LearningMethod::kNystrom
+                            : flags.method == "sgd"   ? LearningMethod::kStochastic
+                                                      : LearningMethod::kProblem4;
   options.checkpoint_path = checkpoint;
   absl::StatusOr<Model> model = Train(recipe, data.train, data.test ? &*data.test : nullptr, options, pool, progress);
   if (absl::IsCancelled(model.status())) {
@@ -109,14 +111,17 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000'000}))
       ->capture_default_str()
       ->type_name("N");
-  learning->add_option("--iterations", options.learning.iterations, "L-BFGS-B iterations for each layer, at most")
+  learning
+      ->add_option("--iterations", options.learning.iterations,
+                   "L-BFGS-B iterations for each layer, at most; or steps of sgd, of 2,048 pairs each")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str()
       ->type_name("N");
   learning
       ->add_option("--method", flags->method,
-                   "problem4: the paper's, by L-BFGS-B; nystrom: spherical k-means and a projection, in seconds")
-      ->check(CLI::IsMember({"problem4", "nystrom"}))
+                   "problem4: the paper's, by L-BFGS-B; sgd: the same problem by stochastic gradients; nystrom: "
+                   "spherical k-means and a projection, in seconds")
+      ->check(CLI::IsMember({"problem4", "sgd", "nystrom"}))
       ->capture_default_str();
   learning->add_option("--init", flags->init, "Filters to start from")
       ->check(CLI::IsMember({"kmeans", "random"}))

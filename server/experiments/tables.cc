@@ -41,6 +41,12 @@ struct Variant {
 };
 
 constexpr Variant kVariants[] = {
+    // As much work as 70 iterations of L-BFGS-B on 300,000 pairs.
+    {"sgd",
+     [](LearningOptions& learning) {
+       learning.method = LearningMethod::kStochastic;
+       learning.iterations = 10'000;
+     }},
     {"nystrom", [](LearningOptions& learning) { learning.method = LearningMethod::kNystrom; }},
 };
 

@@ -14,6 +14,7 @@
 #include "server/training/lbfgsb.h"
 #include "server/training/nystrom.h"
 #include "server/training/random.h"
+#include "server/training/stochastic_learner.h"
 #include "server/training/whitening.h"
 
 namespace ckn {
@@ -22,6 +23,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kRandomFiltersStream = 3'000'000;
+constexpr std::uint64_t kBlockStream = std::uint64_t{1} << 32;
 // An eta beyond this means activations of no more than rounding errors.
 constexpr double kMaxInitialEta = 1e9;
 constexpr auto kReportEvery = std::chrono::seconds(5);
@@ -48,6 +50,56 @@ PatchPairs TakeLast(PatchPairs& pairs, Eigen::Index count) {
   pairs.x.conservativeResize(pairs.size() - count, Eigen::NoChange);
   pairs.y.conservativeResize(pairs.x.rows(), Eigen::NoChange);
   return last;
+}
+
+// Where learning begins.
+struct Start {
+  double sigma = 0;
+  RowMatrixF filters;  // [filters][dim]; none for the Nystrom method, which has its own
+};
+
+absl::StatusOr<Start> Begin(const LayerPlan& plan, const PatchPairs& pairs, const LearningOptions& options,
+                            std::uint64_t seed, const LayerCheckpoint& checkpoint, ThreadPool& pool,
+                            const Progress& progress) {
+  const auto begin = SteadyClock::now();
+  Start start;
+  start.sigma = plan.sigma > 0 ? plan.sigma : DistanceQuantile(pairs, plan.sigma_quantile);
+  if (!(start.sigma >= kMinSigma)) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("sigma: the %g quantile of the distance between patches is %g, expected at least %g; set the "
+                        "layer's sigma, or a larger sigma_quantile, in the recipe",
+                        plan.sigma_quantile, start.sigma, kMinSigma));
+  }
+  progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(),
+                                  plan.layer.patch_size, plan.layer.patch_size, plan.layer.in_channels, start.sigma,
+                                  SecondsSince(begin)));
+  if (options.method == LearningMethod::kNystrom) return start;
+  const bool stochastic = options.method == LearningMethod::kStochastic;
+  if (options.init == FilterInit::kRandom) {
+    start.filters = RandomFilters(plan.filters, pairs.x.cols(), seed);
+  } else if (checkpoint.restored.empty() || stochastic) {  // L-BFGS-B's state has all of the point
+    const Eigen::Index points = std::min<Eigen::Index>(pairs.size(), options.kmeans_points);
+    CKN_ASSIGN_OR_RETURN(start.filters, KMeans(pairs.x.topRows(points), plan.filters, options.kmeans_iterations,
+                                               Centroids::kMeans, seed, pool, progress));
+    progress.report(absl::StrFormat("k-means of %d points done (%.1f s)", points, SecondsSince(begin)));
+  } else {
+    start.filters.setZero(plan.filters, pairs.x.cols());
+  }
+  return start;
+}
+
+absl::StatusOr<double> CheckEta(double eta, double sigma) {
+  if (std::isfinite(eta) && eta > 0 && eta < kMaxInitialEta) return eta;
+  return absl::FailedPreconditionError(
+      absl::StrFormat("the first filters are so far from the patches, for sigma = %.4g, that the objective has no "
+                      "slope (best eta %g); start from k-means or give a larger sigma",
+                      sigma, eta));
+}
+
+// The best eta that all filters share.
+absl::StatusOr<double> FirstEta(const Start& start, const PatchPairs& pairs, ThreadPool& pool) {
+  const KernelApproximation problem(pairs, start.sigma, static_cast<int>(start.filters.rows()), pool);
+  return CheckEta(problem.BestConstantEta(start.filters), start.sigma);
 }
 
 }  // namespace
@@ -81,17 +133,36 @@ absl::StatusOr<LearnedLayer> LearnLayer(const LayerPlan& plan, std::size_t image
   sampling.min_norm = plan.layer.epsilon;
   sampling.seed = seed;
   sampling.stream = stream;
-  CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
   LayerPlan whitened = plan;
-  if (plan.whiten) {
-    RowMatrixF& whitening = whitened.layer.whitening;
-    whitening = WhiteningMatrix(pairs.x, plan.whitening_floor, pool);
+  RowMatrixF& whitening = whitened.layer.whitening;
+  // The first pairs decide on the whitening.
+  const auto draw = [&]() -> absl::StatusOr<PatchPairs> {
+    CKN_ASSIGN_OR_RETURN(PatchPairs pairs, SamplePatchPairs(images, map_of, sampling, pool, progress));
+    if (!plan.whiten) return pairs;
+    if (whitening.size() == 0) whitening = WhiteningMatrix(pairs.x, plan.whitening_floor, pool);
     WhitenAndNormalise(whitening, pairs.x, pool);
     WhitenAndNormalise(whitening, pairs.y, pool);
-  }
+    return pairs;
+  };
+  CKN_ASSIGN_OR_RETURN(PatchPairs pairs, draw());
   PatchPairs held_out_pairs = TakeLast(pairs, held_out);
-  return LearnLayerFromPairs(whitened, std::move(pairs), std::move(held_out_pairs), options, seed, stream, checkpoint,
-                             pool, progress);
+  if (options.method != LearningMethod::kStochastic) {
+    return LearnLayerFromPairs(whitened, std::move(pairs), std::move(held_out_pairs), options, seed, stream, checkpoint,
+                               pool, progress);
+  }
+  CKN_ASSIGN_OR_RETURN(const Start start, Begin(whitened, pairs, options, seed + stream, checkpoint, pool, progress));
+  CKN_ASSIGN_OR_RETURN(const double eta, FirstEta(start, pairs, pool));
+  whitened.sigma = start.sigma;
+  sampling.pairs = options.pairs;
+  return LearnStochastically(
+      whitened, start.filters, eta,
+      [&](std::int64_t block) -> absl::StatusOr<PatchPairs> {
+        if (block == 0) return pairs;
+        // Streams of the layers of one network and of their blocks must not meet.
+        sampling.stream = stream + kBlockStream * static_cast<std::uint64_t>(block);
+        return draw();
+      },
+      std::move(held_out_pairs), options, stream, checkpoint, pool, progress);
 }
 
 absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const LayerPlan& plan, PatchPairs pairs, PatchPairs held_out,
@@ -100,44 +171,21 @@ absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const LayerPlan& plan, PatchPai
                                                  ThreadPool& pool, const Progress& progress) {
   const Layer& shape = plan.layer;
   const int filters = plan.filters;
-  double sigma = plan.sigma;
   const auto start = SteadyClock::now();
-  if (sigma <= 0) sigma = DistanceQuantile(pairs, plan.sigma_quantile);
-  if (!(sigma >= kMinSigma)) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("sigma: the %g quantile of the distance between patches is %g, expected at least %g; set the "
-                        "layer's sigma, or a larger sigma_quantile, in the recipe",
-                        plan.sigma_quantile, sigma, kMinSigma));
-  }
-  progress.report(absl::StrFormat("%d pairs of %dx%dx%d patches, sigma %.4f (%.1f s)", pairs.size(), shape.patch_size,
-                                  shape.patch_size, shape.in_channels, sigma, SecondsSince(start)));
-
+  CKN_ASSIGN_OR_RETURN(const Start first, Begin(plan, pairs, options, seed + stream, checkpoint, pool, progress));
+  const double sigma = first.sigma;
   if (options.method == LearningMethod::kNystrom) {
     return LearnNystromLayer(shape, filters, sigma, pairs, held_out, options, seed + stream, pool, progress);
   }
-  RowMatrixF initial;
-  if (options.init == FilterInit::kRandom) {
-    initial = RandomFilters(filters, pairs.x.cols(), seed + stream);
-  } else if (checkpoint.restored.empty()) {  // a restored state replaces the initial point
-    const Eigen::Index points = std::min<Eigen::Index>(pairs.size(), options.kmeans_points);
-    CKN_ASSIGN_OR_RETURN(initial, KMeans(pairs.x.topRows(points), filters, options.kmeans_iterations, Centroids::kMeans,
-                                         seed + stream, pool, progress));
-    progress.report(absl::StrFormat("k-means of %d points done (%.1f s)", points, SecondsSince(start)));
-  } else {
-    initial.setZero(filters, pairs.x.cols());
-  }
+  const RowMatrixF& initial = first.filters;
 
   const auto dim = pairs.x.cols();
   const KernelApproximation problem(std::move(pairs), sigma, filters, pool);
   std::vector<double> variables(problem.variable_count());
   Eigen::Map<RowMatrixD>(variables.data(), filters, dim) = initial.cast<double>();
-  const double eta = checkpoint.restored.empty() ? problem.BestConstantEta(initial) : 0;
-  if (checkpoint.restored.empty() && !(std::isfinite(eta) && eta > 0 && eta < kMaxInitialEta)) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("the first filters are so far from the patches, for sigma = %.4g, that the objective has no "
-                        "slope (best eta %g); "
-                        "start from k-means or give a larger sigma",
-                        sigma, eta));
+  double eta = 0;  // a restored state replaces the initial point
+  if (checkpoint.restored.empty()) {
+    CKN_ASSIGN_OR_RETURN(eta, CheckEta(problem.BestConstantEta(initial), sigma));
   }
   std::fill(variables.begin() + initial.size(), variables.end(), eta);
   std::vector<bool> lower_bounded(variables.size(), false);

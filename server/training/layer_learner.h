@@ -14,14 +14,15 @@
 
 namespace ckn {
 
-// kProblem4: problem (4) of the paper by L-BFGS-B. kNystrom: see nystrom.h; iterations and init do not matter then.
-enum class LearningMethod { kProblem4, kNystrom };
+// kProblem4: problem (4) of the paper by L-BFGS-B. kStochastic: problem (4) by stochastic gradients on a stream of
+// pairs, see stochastic_learner.h. kNystrom: see nystrom.h; iterations and init do not matter then.
+enum class LearningMethod { kProblem4, kStochastic, kNystrom };
 enum class FilterInit { kKMeans, kRandom };
 
 struct LearningOptions {
   LearningMethod method = LearningMethod::kProblem4;
-  std::int64_t pairs = 300'000;  // n of problem (4)
-  int iterations = 1'000;        // at most, of L-BFGS-B
+  std::int64_t pairs = 300'000;  // n of problem (4); of a stream, drawn at a time
+  int iterations = 1'000;        // at most, of L-BFGS-B; or stochastic steps
   FilterInit init = FilterInit::kKMeans;
   int kmeans_iterations = 30;
   std::int64_t kmeans_points = 100'000;  // at most

@@ -33,7 +33,9 @@ std::string CheckpointKey(const v1::Recipe& recipe, const std::string& dataset_s
                       options.train_size, " seed ", options.seed, " pairs ", options.learning.pairs, " iterations ",
                       options.learning.iterations, " init ",
                       options.learning.init == FilterInit::kKMeans ? "kmeans" : "random",
-                      options.learning.method == LearningMethod::kNystrom ? " nystrom" : "",
+                      options.learning.method == LearningMethod::kNystrom      ? " nystrom"
+                      : options.learning.method == LearningMethod::kStochastic ? " stochastic"
+                                                                               : "",
                       options.fold >= 0 ? absl::StrCat(" fold ", options.fold) : "");
 }
 

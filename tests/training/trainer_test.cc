@@ -259,6 +259,44 @@ TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
   EXPECT_EQ(TrainBars(PixelRecipe(), options).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(TrainerTest, LearnsByStochasticGradients) {
+  TrainerOptions options = QuickOptions();
+  options.learning.method = LearningMethod::kStochastic;
+  options.learning.pairs = 5000;  // two batches a block
+  options.learning.iterations = 60;
+  const absl::StatusOr<Model> one = TrainBars(PixelRecipe(), options, 1);
+  const absl::StatusOr<Model> two = TrainBars(PixelRecipe(), options, 2);
+  ASSERT_TRUE(one.ok() && two.ok()) << one.status();
+  EXPECT_LE(one->provenance.test_error_percent(), 5);
+  for (const v1::LayerLearning& learning : one->networks[0].learning) {
+    EXPECT_EQ(learning.pairs(), 60 * 2048);
+    EXPECT_EQ(learning.iterations(), 60);
+    EXPECT_LT(learning.held_out_objective(), 0.8 * learning.objective_start());
+  }
+  EXPECT_GE(one->networks[0].layers[1].eta.minCoeff(), 0);
+  EXPECT_EQ(SerializeModelFile(*one), SerializeModelFile(*two));
+}
+
+TEST_F(InterruptedTrainerTest, ResumesStochasticStepsToTheSameBytes) {
+  TrainerOptions options = QuickOptions();
+  options.learning.method = LearningMethod::kStochastic;
+  options.learning.pairs = 5000;
+  options.learning.iterations = 30;
+  const absl::StatusOr<Model> straight = TrainBars(PixelRecipe(), options);
+  ASSERT_TRUE(straight.ok()) << straight.status();
+  options.checkpoint_path = path_;
+  options.resume = true;
+  std::atomic<bool> stop{false};
+  Progress progress;
+  progress.stop = &stop;
+  options.learning.on_iteration = [&](int layer, int iteration, double) { stop = layer == 2 && iteration == 11; };
+  EXPECT_TRUE(absl::IsCancelled(TrainBars(PixelRecipe(), options, 2, progress).status()));
+  options.learning.on_iteration = nullptr;
+  const absl::StatusOr<Model> resumed = TrainBars(PixelRecipe(), options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(SerializeModelFile(*resumed), SerializeModelFile(*straight));
+}
+
 TEST(TrainerTest, LearnsByTheNystromProjection) {
   TrainerOptions options = QuickOptions();
   options.learning.method = LearningMethod::kNystrom;
