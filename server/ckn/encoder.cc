@@ -131,7 +131,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
 
     const int tile_rows = std::clamp(kPatchesPerTile / cols, 1, rows);
     std::vector<float> patches(static_cast<std::size_t>(tile_rows) * cols * dim);
-    std::vector<float> raw_patches(layer.whitening.size() > 0 ? patches.size() : 0);
+    std::vector<float> scratch(layer.whitening.size() > 0 ? patches.size() : 0);
     std::vector<float> norms(static_cast<std::size_t>(tile_rows) * cols);
     std::vector<float> activations(static_cast<std::size_t>(tile_rows) * cols * p);
     std::vector<float> pooled_row(static_cast<std::size_t>(pooled.width) * p);
@@ -144,7 +144,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
                                   patches.data() + static_cast<std::size_t>(i) * dim);
         }
       }
-      if (layer.whitening.size() > 0) Whiten(layer.whitening, (tile_end - tile) * cols, patches, norms, raw_patches);
+      if (layer.whitening.size() > 0) Whiten(layer.whitening, (tile_end - tile) * cols, patches, norms, scratch);
       Project(layer.filters, patches.data(), (tile_end - tile) * cols, activations.data());
 
       for (int y = tile; y < tile_end; ++y) {
