@@ -53,9 +53,12 @@ int PrintResult(const std::string& text) {
   return kFailed;
 }
 
-// For CLI11: an empty text when gRPC can take `text`. Names with a scheme are gRPC's own.
+// For CLI11: an empty text when gRPC can take `text`.
 std::string CheckServer(const std::string& text) {
-  if (text.find("://") != std::string::npos || text.rfind("unix:", 0) == 0) return {};
+  // gRPC's own names.
+  for (const char* const scheme : {"dns:", "ipv4:", "ipv6:", "unix:", "xds:"}) {
+    if (text.rfind(scheme, 0) == 0) return {};
+  }
   const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
   if (!parsed.ok()) return std::string(parsed.status().message());
   return parsed->port > 0 ? std::string() : absl::StrCat("address ", Quote(text), ": port 0 is no server's");

@@ -44,6 +44,15 @@ CLI::Validator AtLeast(std::int64_t min) {
           ""};
 }
 
+absl::StatusOr<Dataset> LoadSplit(const std::string& data, const std::string& split, std::optional<ImageSize> stretch) {
+  absl::StatusOr<Dataset> loaded = LoadDataset(data, ParseSplit(split), stretch);
+  if (absl::IsNotFound(loaded.status()) && split == "test" && HasSplit(data, Split::kTrain)) {
+    return absl::NotFoundError(
+        absl::StrCat(loaded.status().message(), "; there is a training split, see --split train"));
+  }
+  return loaded;
+}
+
 std::optional<ImageSize> StretchSize(const InputSpec& input) {
   if (input.resize != ResizePolicy::kStretch) return std::nullopt;
   return ImageSize{input.height, input.width};

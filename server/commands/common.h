@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/image/preprocess.h"
 #include "server/training/dataset.h"
 
@@ -28,6 +29,9 @@ CLI::Validator AtLeast(std::int64_t min);
 
 // "train" or "test", as checked by AddSplitOption.
 inline Split ParseSplit(const std::string& name) { return name == "train" ? Split::kTrain : Split::kTest; }
+
+// LoadDataset for --data and --split; a missing test split whose set has a training split says so.
+absl::StatusOr<Dataset> LoadSplit(const std::string& data, const std::string& split, std::optional<ImageSize> stretch);
 
 // For LoadDataset: the input's size when the model stretches images to it.
 std::optional<ImageSize> StretchSize(const InputSpec& input);

@@ -69,8 +69,7 @@ absl::Status RunEncode(const EncodeFlags& flags) {
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
   std::optional<Dataset> data;
   if (!flags.data.empty()) {
-    CKN_ASSIGN_OR_RETURN(
-        data, LoadDataset(flags.data, ParseSplit(flags.split), StretchSize(loaded.model.networks.front().input)));
+    CKN_ASSIGN_OR_RETURN(data, LoadSplit(flags.data, flags.split, StretchSize(loaded.model.networks.front().input)));
   }
   const std::size_t count = data ? data->size() : flags.images.size();
   const auto image_at = [&](std::size_t i) -> absl::StatusOr<ImageU8> {

@@ -139,8 +139,8 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   CKN_RETURN_IF_ERROR(CheckOutput(flags.predictions, {flags.file}));
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
-  CKN_ASSIGN_OR_RETURN(const Dataset data, LoadDataset(flags.data, ParseSplit(flags.split),
-                                                       StretchSize(loaded.model.networks.front().input)));
+  CKN_ASSIGN_OR_RETURN(const Dataset data,
+                       LoadSplit(flags.data, flags.split, StretchSize(loaded.model.networks.front().input)));
   absl::StatusOr<std::vector<int>> classes = MatchClasses(data, loaded.model.class_names);
   CKN_RETURN_IF_ERROR(Annotate(classes.status(), flags.data));
 

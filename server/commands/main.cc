@@ -1,4 +1,5 @@
 // The ckn program: only dispatches to the subcommands.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -10,6 +11,8 @@ namespace {
 int Run(int argc, char** argv) {
   // What is wrong with a message is in our own errors.
   google::protobuf::SetLogHandler(nullptr);
+  // A file size limit is then an error of the write like any other.
+  std::signal(SIGXFSZ, SIG_IGN);
   int exit_code = 0;
   CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.", "ckn");
   app.set_version_flag("--version", CKN_VERSION);

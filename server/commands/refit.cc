@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/base/atomic_file.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
@@ -28,13 +27,17 @@ struct RefitFlags {
 
 absl::Status RunRefit(const RefitFlags& flags) {
   const Progress progress = InteractiveProgress();
-  CKN_RETURN_IF_ERROR(AtomicFile::Create(flags.training.out).status());
+  CKN_RETURN_IF_ERROR(CheckModelOutput(flags.training.out));
   std::vector<Network> networks;
   std::vector<std::string> names;
   for (const std::string& file : flags.files) {
     CKN_ASSIGN_OR_RETURN(LoadedModel loaded, ReadModelFile(file));
     for (Network& network : loaded.model.networks) {
       if (network.architecture.empty()) network.architecture = loaded.model.name;
+    }
+    if (!networks.empty()) {
+      const InputSpec& input = loaded.model.networks.front().input;
+      CKN_RETURN_IF_ERROR(Annotate(CheckSameImages(networks.front().input, input), file));
     }
     std::move(loaded.model.networks.begin(), loaded.model.networks.end(), std::back_inserter(networks));
     names.push_back(loaded.model.name);

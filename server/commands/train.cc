@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/atomic_file.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
@@ -43,7 +42,7 @@ absl::Status RunTrain(const TrainFlags& flags) {
   const std::string& out = flags.training.out;
 
   // Found out now rather than after hours of work.
-  CKN_RETURN_IF_ERROR(AtomicFile::Create(out).status());
+  CKN_RETURN_IF_ERROR(CheckModelOutput(out));
   const std::string checkpoint = out + ".checkpoint";
   if (std::error_code ignored; !flags.training.options.resume && std::filesystem::exists(checkpoint, ignored)) {
     return absl::FailedPreconditionError(

@@ -2,9 +2,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/atomic_file.h"
 #include "server/base/status.h"
 #include "server/commands/common.h"
 #include "server/store/model_file.h"
@@ -102,6 +104,15 @@ std::string ClassifierOptionsText(const TrainingFlags& flags) {
   if (options.c_log2_min != defaults.c_log2_min) absl::StrAppend(&line, " --c-min ", options.c_log2_min);
   if (options.c_log2_max != defaults.c_log2_max) absl::StrAppend(&line, " --c-max ", options.c_log2_max);
   return line;
+}
+
+absl::Status CheckModelOutput(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0 &&
+      !LooksLikeModelFile(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is there already and is no model file; not replaced"));
+  }
+  return AtomicFile::Create(path).status();
 }
 
 absl::Status WriteTrained(const Model& model, const std::string& path) {

@@ -38,6 +38,10 @@ absl::StatusOr<TrainingData> LoadTrainingData(const TrainingFlags& flags, std::o
 std::string DataOptionsText(const TrainingFlags& flags, const std::string& dataset_title);
 std::string ClassifierOptionsText(const TrainingFlags& flags);
 
+// INVALID_ARGUMENT when `path` is a file that is no model file: it may be a recipe or an image that is read. The codes
+// of AtomicFile::Create when nothing can be written there.
+absl::Status CheckModelOutput(const std::string& path);
+
 // Writes the model and prints one line about it on stdout.
 absl::Status WriteTrained(const Model& model, const std::string& path);
 

@@ -149,6 +149,14 @@ absl::StatusOr<Model> ParseModelFile(std::span<const std::byte> file, const Mode
   return FromProto(proto, limits);
 }
 
+bool LooksLikeModelFile(const std::string& path) {
+  absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (!file.ok()) return false;
+  std::array<char, kMagic.size()> begin = {};
+  const absl::StatusOr<std::size_t> got = file->Read(std::as_writable_bytes(std::span(begin)));
+  return got.ok() && std::string_view(begin.data(), *got) == kMagic;
+}
+
 absl::Status WriteModelFile(const Model& model, const std::string& path) {
   const v1::Model proto = ToProto(model);
   if (proto.ByteSizeLong() > ModelLimits().max_file_bytes - kHeaderBytes) {

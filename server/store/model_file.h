@@ -26,6 +26,9 @@ struct LoadedModel {
 std::string SerializeModelFile(const Model& model);
 absl::StatusOr<Model> ParseModelFile(std::span<const std::byte> file, const ModelLimits& limits);
 
+// Whether the file begins with the signature of model files.
+bool LooksLikeModelFile(const std::string& path);
+
 // Fails with INVALID_ARGUMENT when the model would not load again, so that no unusable file is written.
 // Writes to a temporary file beside `path`, flushes it to disk and renames it: at every moment `path` is the old file
 // or the whole new one.

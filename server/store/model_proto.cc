@@ -249,6 +249,10 @@ absl::StatusOr<std::vector<Network>> NetworksFromProto(const v1::Model& proto, c
 
 }  // namespace
 
+absl::Status ValidateText(std::string_view field, const std::string& text, const ModelLimits& limits) {
+  return CheckText(field, text, limits);
+}
+
 absl::Status CheckSameImages(const InputSpec& first, const InputSpec& other) {
   if (first.height != other.height || first.width != other.width) {
     return Bad("input: got images of %dx%d, expected %dx%d like the first network's", other.height, other.width,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +37,9 @@ absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limit
 // class twice. Part of FromProto; for finding it out before training.
 absl::Status ValidateNames(const std::string& model, const std::vector<std::string>& classes,
                            const ModelLimits& limits = {});
+
+// Whether a text may be part of a model's provenance: printable UTF-8 of at most max_text_bytes.
+absl::Status ValidateText(std::string_view field, const std::string& text, const ModelLimits& limits = {});
 
 // Whether networks with these inputs can be combined: they take images of one size.
 absl::Status CheckSameImages(const InputSpec& first, const InputSpec& other);

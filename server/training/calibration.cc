@@ -8,24 +8,27 @@
 namespace ckn {
 namespace {
 
-// Margins are of order 1.
+// Margins are of order 1, or of order C where C is tiny.
 constexpr double kMinScale = 1e-3;
-constexpr double kMaxScale = 1e3;
+constexpr double kMaxScale = 1e8;
 
 struct Slope {
   double first = 0, second = 0;  // derivatives of the mean log loss with the scale
 };
 
-// The log loss is convex in the scale: with p = softmax(scale * s), its derivatives are the mean of E_p[s] - s_label
-// and the mean of Var_p[s].
+// The log loss is convex in the scale: with p = softmax(scale * s) and targets t, its derivatives are the mean of
+// E_p[s] - E_t[s] and the mean of Var_p[s].
 Slope SlopeAt(const RowMatrixF& scores, std::span<const int> labels, double scale) {
   Slope slope;
+  const double doubt = 1 / (static_cast<double>(scores.rows()) + 2);
+  const auto others = static_cast<double>(scores.cols() - 1);
   for (Eigen::Index i = 0; i < scores.rows(); ++i) {
     const Eigen::ArrayXd s = scores.row(i).transpose().cast<double>().array();
     Eigen::ArrayXd p = (scale * (s - s.maxCoeff())).exp();
     p /= p.sum();
     const double mean = (p * s).sum();
-    slope.first += mean - s[labels[static_cast<std::size_t>(i)]];
+    const double right = s[labels[static_cast<std::size_t>(i)]];
+    slope.first += mean - (1 - doubt) * right - doubt * (s.sum() - right) / others;
     slope.second += (p * (s - mean).square()).sum();
   }
   slope.first /= static_cast<double>(scores.rows());

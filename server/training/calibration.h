@@ -9,8 +9,9 @@
 // scores [n][classes], labels [n], n >= 1.
 namespace ckn {
 
-// The scale that makes the labels most likely. Where no label is less likely than another class, no finite scale would
-// do: it stays within bounds that single precision bears.
+// The scale that makes the labels most likely, each held to be right with probability (n + 1) / (n + 2) only, the other
+// classes sharing the rest (Platt, "Probabilistic Outputs for Support Vector Machines", 1999): few images, all of them
+// right, are no reason to be certain.
 double FitProbabilityScale(const RowMatrixF& scores, std::span<const int> labels);
 
 struct Calibration {

@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/quote.h"
 #include "server/base/regular_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
@@ -63,7 +64,7 @@ std::string Title(const Name& name) {
   if (error) folder = name.folder;
   if (!folder.has_filename()) folder = folder.parent_path();
   return absl::StrCat(absl::string_view(name.kind->name.data(), name.kind->name.size()), ":",
-                      absl::Utf8SafeCEscape(folder.filename().native()));
+                      Printable(folder.filename().native()));
 }
 
 }  // namespace

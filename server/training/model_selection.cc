@@ -17,6 +17,8 @@ namespace ckn {
 namespace {
 
 constexpr std::uint64_t kFoldStream = 4'000'000;
+// Margins that are kept until C is chosen, a GiB; where there would be more, the model has no probabilities.
+constexpr double kMaxCalibrationScores = 1 << 28;
 
 // Margins of the rows of standardised x: [rows][classes].
 RowMatrixF Scores(const LinearSvm& svm, const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {
@@ -110,9 +112,11 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
                                                  const Progress& progress) {
   const Eigen::Index n = x.rows();
   std::vector<std::int64_t> errors(plan.c_grid.size());  // as many as are known
-  // Of the calibration, by C: logarithms, summed over the parts that were validated on.
-  std::vector<double> log_scales(plan.c_grid.size());
-  int parts = 0;
+  // By C, the margins of the validated rows and their labels, for the calibration.
+  std::vector<std::vector<RowMatrixF>> scores(plan.c_grid.size());
+  std::vector<int> scored_labels;
+  const bool calibrate =
+      static_cast<double>(n) * classes * static_cast<double>(plan.c_grid.size()) <= kMaxCalibrationScores;
   Eigen::Index validated = 0;
   std::vector<SvmPathPoint> path;
   // Trains the path on the first `fit` rows and adds the errors on the others.
@@ -124,15 +128,16 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     CKN_ASSIGN_OR_RETURN(
         path, TrainSvmPath(rows.topRows(fit), row_labels.first(static_cast<std::size_t>(fit)), classes, plan.c_grid,
                            options, nullptr, pool, progress, [&](const SvmPathPoint& point) {
-                             const RowMatrixF scores = Scores(point.svm, rows.bottomRows(unseen), pool);
-                             errors[known] += CountErrors(scores, row_labels.last(unseen));
-                             log_scales[known++] += std::log(FitProbabilityScale(scores, row_labels.last(unseen)));
+                             RowMatrixF margins = Scores(point.svm, rows.bottomRows(unseen), pool);
+                             errors[known] += CountErrors(margins, row_labels.last(unseen));
+                             if (calibrate) scores[known].push_back(std::move(margins));
+                             ++known;
                              // Folds add up, so all of them need all of the path.
                              return plan.held_out == 0 || !BestIsBehind(std::span(errors).first(known));
                            }));
     errors.resize(known);
     validated += rows.rows() - fit;
-    ++parts;
+    scored_labels.insert(scored_labels.end(), row_labels.end() - static_cast<std::ptrdiff_t>(unseen), row_labels.end());
     ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
     return absl::OkStatus();
   };
@@ -187,7 +192,15 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
       TrainSvmPath(x, labels, classes, c, last_options, path.empty() ? nullptr : &path[best].svm, pool, progress));
   ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
   result.svm = std::move(last.front().svm);
-  if (parts > 0) result.svm.probability_scale = static_cast<float>(std::exp(log_scales[best] / parts));
+  if (validated > 0 && calibrate) {
+    RowMatrixF margins(validated, classes);
+    Eigen::Index row = 0;
+    for (const RowMatrixF& part : scores[best]) {
+      margins.middleRows(row, part.rows()) = part;
+      row += part.rows();
+    }
+    result.svm.probability_scale = static_cast<float>(FitProbabilityScale(margins, scored_labels));
+  }
   return result;
 }
 

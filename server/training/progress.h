@@ -11,7 +11,7 @@ namespace ckn {
 
 // What long work tells its caller, and how the caller stops it. Default: silent, never stopped.
 struct Progress {
-  // One line for people, already complete; called from the thread that runs the work.
+  // One line for people, already complete; from any thread, one call at a time.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
   // Set by a signal handler or another thread; long loops look at it often.
   const std::atomic<bool>* stop = nullptr;

@@ -141,6 +141,7 @@ absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
 
 absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, int width, int channels) {
   if (recipe.parts_size() > 0) return absl::InvalidArgumentError("parts: expected none in a part");
+  CKN_RETURN_IF_ERROR(ValidateText("name", recipe.name()));
   NetworkPlan plan;
   plan.name = recipe.name();
   const v1::InputSpec& input = recipe.input();
@@ -198,8 +199,8 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     if (!(from.sigma_quantile() >= 0 && from.sigma_quantile() < 1)) {
       return WrongValue(k + 1, "sigma_quantile", from.sigma_quantile(), "0 (the default) or between 0 and 1");
     }
-    if (!(from.whitening_floor() >= 0 && from.whitening_floor() <= 1)) {
-      return WrongValue(k + 1, "whitening_floor", from.whitening_floor(), "0 (the default) to 1");
+    if (!(from.whitening_floor() == 0 || (from.whitening_floor() >= 1e-9 && from.whitening_floor() <= 1))) {
+      return WrongValue(k + 1, "whitening_floor", from.whitening_floor(), "0 (the default) or 1e-9 to 1");
     }
     if (from.whiten() && (k > 0 || orientations)) {
       return absl::InvalidArgumentError(
@@ -256,6 +257,7 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
 
 absl::StatusOr<std::vector<NetworkPlan>> ResolveRecipes(const v1::Recipe& recipe, int height, int width, int channels) {
   std::vector<NetworkPlan> plans;
+  CKN_RETURN_IF_ERROR(ValidateText("name", recipe.name()));
   if (recipe.parts_size() == 0) {
     CKN_ASSIGN_OR_RETURN(NetworkPlan plan, ResolveRecipe(recipe, height, width, channels));
     plans.push_back(std::move(plan));
@@ -268,6 +270,7 @@ absl::StatusOr<std::vector<NetworkPlan>> ResolveRecipes(const v1::Recipe& recipe
     return absl::InvalidArgumentError(
         absl::StrFormat("parts: got %d, expected 2 to %d", recipe.parts_size(), kLimits.max_networks));
   }
+  std::int64_t features = 0;
   for (int i = 0; i < recipe.parts_size(); ++i) {
     const std::string where = absl::StrFormat("part %d", i + 1);
     v1::Recipe part = recipe.parts(i);
@@ -278,10 +281,17 @@ absl::StatusOr<std::vector<NetworkPlan>> ResolveRecipes(const v1::Recipe& recipe
       part = *built_in;
       part.mutable_input()->MergeFrom(input);
     }
+    if (part.name().empty()) part.set_name(where);
     absl::StatusOr<NetworkPlan> plan = ResolveRecipe(part, height, width, channels);
     CKN_RETURN_IF_ERROR(Annotate(plan.status(), where));
     plans.push_back(*std::move(plan));
     CKN_RETURN_IF_ERROR(Annotate(CheckSameImages(plans.front().input, plans.back().input), where));
+    const MapShape& last = plans.back().shapes.back();
+    features += std::int64_t{last.height} * last.width * last.channels;
+  }
+  if (features > kLimits.max_features) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("parts: got %d features in all, expected at most %d", features, kLimits.max_features));
   }
   return plans;
 }

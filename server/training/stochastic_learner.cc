@@ -89,6 +89,11 @@ absl::StatusOr<LearnedLayer> LearnStochastically(const LayerPlan& plan, const Ro
     state.start = unseen.Evaluate(problem_variables(), {});
   } else {
     CKN_RETURN_IF_ERROR(state.Restore(checkpoint.restored));
+    const bool finite = std::ranges::all_of(state.variables, [](double value) { return std::isfinite(value); });
+    if (state.step < 0 || state.step > options.iterations || !finite) {
+      return absl::DataLossError(absl::StrFormat("state of the optimiser: step %d of %d%s", state.step,
+                                                 options.iterations, finite ? "" : ", variables are not finite"));
+    }
     progress.report(absl::StrFormat("resumed at step %d", state.step));
   }
 
@@ -105,7 +110,9 @@ absl::StatusOr<LearnedLayer> LearnStochastically(const LayerPlan& plan, const Ro
     const std::int64_t per_block = std::max<std::int64_t>(1, options.pairs / kStochasticBatch);
     if (block != state.step / per_block) {
       block = state.step / per_block;
-      CKN_ASSIGN_OR_RETURN(pairs, stream(block));
+      absl::StatusOr<PatchPairs> next = stream(block);
+      if (absl::IsCancelled(next.status())) CKN_RETURN_IF_ERROR(checkpoint.save(state.Save()));
+      CKN_ASSIGN_OR_RETURN(pairs, std::move(next));
       if (pairs.size() < kStochasticBatch) {
         return absl::FailedPreconditionError(
             absl::StrFormat("pairs of patches: got %d, expected at least %d", pairs.size(), kStochasticBatch));

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "server/simd/gemm.h"
 #include "server/training/cholesky.h"
 #include "server/training/svm_newton_binary.h"
@@ -95,6 +96,9 @@ constexpr Eigen::Index kMaxBinaryColumns = 8000;
 // From this many conjugate gradient iterations for one C on the joint solver leaves the rest to the other one.
 constexpr int kManyCgIterations = 100;
 
+// Seconds of work that are worth a line.
+constexpr double kReportFrom = 5;
+
 // A path in the making.
 struct PathProblem {
   const Coordinates& coordinates;
@@ -134,7 +138,7 @@ void TrainJointly(bool leave_when_slow, PathProblem& problem) {
       gap = std::max(gap, point.reports[k].gap / point.reports[k].objective);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (seconds > 5) {
+    if (seconds > kReportFrom) {
       problem.progress.report(absl::StrFormat("C = 2^%g: %d Newton and %d CG iterations, relative gap %.1e (%.1f s)",
                                               std::log2(point.c), newton, cg, gap, seconds));
     }
@@ -149,7 +153,10 @@ void TrainClassByClass(PathProblem& problem) {
   const Eigen::Ref<const RowMatrixF> rows = problem.coordinates.rows();
   std::vector<std::unique_ptr<BinaryNewton>> solvers(problem.pool.threads());
   const std::span<SvmPathPoint> points = std::span(problem.path).subspan(problem.done);
+  absl::Mutex mu;  // one report at a time
+  int finished = 0;
   problem.pool.ParallelFor(problem.classes, [&](std::size_t class_index, int worker) {
+    const auto start = std::chrono::steady_clock::now();
     const auto k = static_cast<Eigen::Index>(class_index);
     if (solvers[worker] == nullptr) {
       solvers[worker] = std::make_unique<BinaryNewton>(rows, problem.gram, problem.options);
@@ -162,6 +169,13 @@ void TrainClassByClass(PathProblem& problem) {
       if (problem.progress.stopped()) return;
       point.reports[class_index] = solver.Solve(point.c, problem.progress);
       problem.coordinates.ToModel(solver.w(), k, point.svm);
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const absl::MutexLock lock(&mu);
+    ++finished;
+    if (seconds > kReportFrom) {
+      problem.progress.report(absl::StrFormat("class by class, %d values of C: %d of %d classes done (%.1f s)",
+                                              points.size(), finished, problem.classes, seconds));
     }
   });
   if (problem.progress.stopped()) return;

@@ -18,6 +18,7 @@
 #include "server/training/features.h"
 #include "server/training/network_learner.h"
 #include "server/training/random.h"
+#include "server/training/stochastic_learner.h"
 
 namespace ckn {
 namespace {
@@ -151,7 +152,9 @@ absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const Train
   if (options.fold >= 0) {
     if (std::cmp_greater_equal(options.fold, train.folds.size())) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("fold: got %d, expected one of the data set's %d", options.fold, train.folds.size()));
+          train.folds.empty()
+              ? absl::StrFormat("fold: got %d, but the data set has none", options.fold)
+              : absl::StrFormat("fold: got %d, expected 0 to %d", options.fold, train.folds.size() - 1));
     }
     subset = train.folds[static_cast<std::size_t>(options.fold)];
   } else {
@@ -209,6 +212,10 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
   CKN_ASSIGN_OR_RETURN(const std::vector<NetworkPlan> plans,
                        ResolveRecipes(recipe, train.height, train.width, train.channels));
+  if (options.learning.method == LearningMethod::kStochastic && options.learning.pairs < kStochasticBatch) {
+    return absl::InvalidArgumentError(absl::StrFormat("pairs: got %d, expected at least %d for stochastic gradients",
+                                                      options.learning.pairs, kStochasticBatch));
+  }
   CKN_ASSIGN_OR_RETURN(Draft draft, Begin(recipe.name(), train, test, options));
 
   LayerJournal journal;
@@ -232,11 +239,21 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
 
 absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
-  if (networks.empty()) return absl::InvalidArgumentError("networks: got none, expected at least one");
+  constexpr ModelLimits kLimits;
+  if (networks.empty() || std::cmp_greater(networks.size(), kLimits.max_networks)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("networks: got %d, expected 1 to %d", networks.size(), kLimits.max_networks));
+  }
   std::vector<std::string> names;
+  std::int64_t features = 0;
   for (const Network& network : networks) {
     names.push_back(network.architecture);
     CKN_RETURN_IF_ERROR(Annotate(CheckSameImages(networks.front().input, network.input), network.architecture));
+    features += network.standardization.mean.size();
+  }
+  if (features > kLimits.max_features) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("networks: got %d features in all, expected at most %d", features, kLimits.max_features));
   }
   const InputSpec& input = networks.front().input;
   if (input.resize == ResizePolicy::kReject && (input.height != train.height || input.width != train.width)) {

@@ -301,7 +301,7 @@ class RefitTest : public CommandsTest {
       const std::string folder = absl::StrCat("new/train/", label == 0 ? "left" : "right");
       std::filesystem::create_directories(dir_.File(folder));
       for (int i = 0; i < 12; ++i) {
-        ImageU8 image = TinyImage(model_, static_cast<std::uint64_t>(100 * label + i));
+        ImageU8 image = TinyImage(model_, 100 * static_cast<std::uint64_t>(label) + static_cast<std::uint64_t>(i));
         for (std::size_t k = 0; k < image.pixels.size(); ++k) {
           if ((k % 8 < 4) == (label == 0)) image.pixels[k] /= 8;  // one half is darker
         }
@@ -313,6 +313,12 @@ class RefitTest : public CommandsTest {
   const std::string new_data_ = "images:" + dir_.File("new");
   const std::string out_ = dir_.File("out.ckn");
 };
+
+TEST_F(RefitTest, AMissingTestSplitPointsToTheOther) {
+  const Finished evaluate = Ckn({"evaluate", model_path_, "--data", new_data_});
+  EXPECT_EQ(evaluate.exit_code, 1);
+  EXPECT_THAT(evaluate.err, HasSubstr("there is a training split, see --split train"));
+}
 
 TEST_F(RefitTest, MakesAModelOfTheDatasClasses) {
   const Finished refit = Ckn({"refit", model_path_, "--data", new_data_, "--out", out_, "--name", "sides"});

@@ -58,6 +58,7 @@ class InferenceCoreTest : public ::testing::Test {
 
   void Load(const std::vector<std::string>& names) {
     std::vector<Model> models;
+    models.reserve(names.size());
     for (const std::string& name : names) models.push_back(TinyModel({.name = name}));
     Serve(models);
   }

@@ -47,12 +47,25 @@ TEST(CalibrationTest, FindsTheScaleThatMadeTheLabels) {
   }
 }
 
-TEST(CalibrationTest, WhatIsSeparatedStaysWithinBounds) {
+// Fifteen images, all right: that is no certainty, whatever the size of the margins.
+TEST(CalibrationTest, FewImagesWithoutAnErrorAreNoCertainty) {
+  for (const float size : {1e-4F, 1.0F, 100.0F}) {
+    RowMatrixF scores(15, 2);
+    std::vector<int> labels;
+    for (Eigen::Index i = 0; i < 15; ++i) {
+      labels.push_back(static_cast<int>(i % 2));
+      scores.row(i).setConstant(-size);
+      scores(i, i % 2) = size;
+    }
+    const double scale = FitProbabilityScale(scores, labels);
+    EXPECT_NEAR(1 / (1 + std::exp(-2 * scale * static_cast<double>(size))), 16.0 / 17, 1e-4) << size;
+  }
+}
+
+TEST(CalibrationTest, WhatIsAllWrongStaysWithinBounds) {
   RowMatrixF scores(4, 2);
   scores << 1, -1, -1, 1, 2, -2, -3, 3;
   const std::vector<int> right = {0, 1, 0, 1}, wrong = {1, 0, 1, 0};
-  const double large = FitProbabilityScale(scores, right);
-  EXPECT_TRUE(large > 1 && large <= 1000) << large;
   const double small = FitProbabilityScale(scores, wrong);
   EXPECT_TRUE(small > 0 && small < 0.01) << small;
   const RowMatrixF equal = RowMatrixF::Zero(4, 2);
