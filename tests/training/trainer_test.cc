@@ -398,7 +398,7 @@ TEST(TrainerTest, AFoldIsTheImagesThatItNames) {
   TrainerOptions options = QuickOptions();
   options.fold = 1;
   EXPECT_THAT(std::string(Train(PixelRecipe(), train, nullptr, options, pool, {}).status().message()),
-              testing::HasSubstr("fold: got 1, expected one of the data set's 0"));
+              testing::HasSubstr("fold: got 1, but the data set has none"));
   train.folds.resize(2);
   for (std::size_t i = 60; i < 150; ++i) train.folds[1].push_back(i);
   const absl::StatusOr<Model> model = Train(PixelRecipe(), train, nullptr, options, pool, {});
