@@ -9,7 +9,10 @@ import argparse
 import os
 import sys
 
-import markdown
+# The fits are small: threads of the BLAS would only wait for each other. Read when NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import markdown  # noqa: E402
 
 
 def write(path, text):
