@@ -23,10 +23,21 @@ std::vector<int> FeatureExtractor::feature_counts() const {
 
 absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out) const {
   assert(static_cast<int>(out.size()) == feature_count_);
+  ImageU8 mirrored;  // made when a network asks for it
+  std::vector<float> other;
   for (const Network& network : networks_) {
     CKN_ASSIGN_OR_RETURN(const FeatureMap map, Preprocess(image, network.input));
     const auto count = static_cast<std::size_t>(network.encoder.feature_count());
     network.encoder.Encode(map, out.first(count));
+    if (network.input.mirror) {
+      if (mirrored.pixels.empty()) {
+        CKN_ASSIGN_OR_RETURN(mirrored, MirrorLeftRight(image));
+      }
+      CKN_ASSIGN_OR_RETURN(const FeatureMap mirrored_map, Preprocess(mirrored, network.input));
+      other.resize(count);
+      network.encoder.Encode(mirrored_map, other);
+      for (std::size_t i = 0; i < count; ++i) out[i] = 0.5F * (out[i] + other[i]);
+    }
     out = out.subspan(count);
   }
   return absl::OkStatus();

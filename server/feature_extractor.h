@@ -25,7 +25,8 @@ class FeatureExtractor {
   [[nodiscard]] std::vector<int> feature_counts() const;
 
   // The last maps, flattened [height][width][channels], one behind the other, not standardised, into out
-  // (feature_count() floats). INVALID_ARGUMENT: the image does not fit.
+  // (feature_count() floats); of a network with `mirror`, the mean of the image's map and the mirror image's.
+  // INVALID_ARGUMENT: the image does not fit.
   absl::Status Extract(const ImageU8& image, std::span<float> out) const;
 
  private:

@@ -226,8 +226,9 @@ void PrintText(const LoadedModel& loaded, const std::vector<NetworkFacts>& netwo
               loaded.sha256.c_str());
   for (const NetworkFacts& facts : networks) {
     const InputSpec& input = facts.network.input;
-    std::printf("  input   %s pixels, %s, %s; another size is %s\n", Side(input.height, input.width).c_str(),
+    std::printf("  input   %s pixels, %s, %s%s; another size is %s\n", Side(input.height, input.width).c_str(),
                 input.channels == 1 ? "gray" : "RGB", input.map == InputMap::kGradient ? "gradient map" : "pixel map",
+                input.mirror ? ", mean with the mirror image" : "",
                 input.resize == ResizePolicy::kStretch ? "stretched" : "refused");
     std::printf("  output  %s features (%s)\n", Thousands(facts.network.standardization.mean.size()).c_str(),
                 Shape(facts.shapes.back()).c_str());
@@ -281,7 +282,8 @@ void AddNetwork(const NetworkFacts& facts, Json& json) {
                    {"width", network.input.width},
                    {"channels", network.input.channels},
                    {"map", InputMapName(network.input.map)},
-                   {"resize", ResizeName(network.input.resize)}};
+                   {"resize", ResizeName(network.input.resize)},
+                   {"mirror", network.input.mirror}};
   json["parameters"] = ParameterCount(network.layers);
   json["output_size"] = {facts.shapes.back().height, facts.shapes.back().width};
   json["features"] = network.standardization.mean.size();

@@ -197,11 +197,23 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->type_name("S");
   gabor
-      ->add_option("--whitening-floor", gabor_flags->options.whitening_floor,
-                   "Part of the largest eigenvalue of the covariance that is added to all of them")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->add_option("--components", gabor_flags->options.components,
+                   "Principal components of the patches that whitening keeps, out of 144")
+      ->check(CLI::Range(1, 144))
       ->capture_default_str()
-      ->type_name("F");
+      ->type_name("N");
+  CLI::Option* const sigma =
+      gabor->add_option("--sigma", gabor_flags->options.sigma, "Sigma of the kernel; 0: the quantile of the distances")
+          ->check(CLI::Range(0.0, 100.0))
+          ->capture_default_str()
+          ->type_name("X");
+  gabor
+      ->add_option("--sigma-quantile", gabor_flags->options.sigma_quantile,
+                   "Quantile of the distances that sigma is; 0: 0.1, as in the paper")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->type_name("Q")
+      ->excludes(sigma);
   AddLearningOptions(*gabor, gabor_flags->options.learning);
   AddThreadsOption(*gabor, gabor_flags->threads);
   gabor->callback([gabor_flags, &exit_code] { exit_code = ExitCode("reproduce", RunReproduceGabor(*gabor_flags)); });

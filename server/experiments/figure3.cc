@@ -91,9 +91,10 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   const std::int64_t held_out = std::max<std::int64_t>(1, options.learning.pairs / 10);
   const Eigen::Index pairs = options.learning.pairs + held_out;
   RowMatrixF patches = DrawPatches(photographs, 2 * pairs, options);
-  WhitenAndNormalise(WhiteningMatrix(patches, options.whitening_floor, pool), patches, pool);
-  progress.report(absl::StrFormat("%d whitened %dx%d patches of %d photographs", patches.rows(), options.patch_size,
-                                  options.patch_size, photographs.size()));
+  const PrincipalComponents components = FitPrincipalComponents(patches, options.components, pool);
+  WhitenAndNormalise(components.whitening, patches, pool);
+  progress.report(absl::StrFormat("%d %dx%d patches of %d photographs, whitened, %d components", patches.rows(),
+                                  options.patch_size, options.patch_size, photographs.size(), patches.cols()));
   if (progress.stopped()) return absl::CancelledError("interrupted");
 
   PatchPairs drawn{patches.middleRows(0, options.learning.pairs),
@@ -106,15 +107,17 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   plan.layer.patch_size = options.patch_size;
   plan.layer.in_channels = 1;
   plan.layer.subtract_patch_mean = true;
+  plan.sigma = options.sigma;
+  if (options.sigma_quantile > 0) plan.sigma_quantile = options.sigma_quantile;
   LearningOptions learning = options.learning;
   learning.init = FilterInit::kRandom;
   nlohmann::ordered_json curve = nlohmann::ordered_json::array();
   learning.on_iteration = [&curve](int, int iteration, double objective) { curve.push_back({iteration, objective}); };
 
-  const std::string key =
-      absl::StrFormat("figure 3: %s, %d filters of %d, floor %g, border %d, %d pairs, seed %d",
-                      std::filesystem::path(folder).filename().native(), options.filters, options.patch_size,
-                      options.whitening_floor, options.border, learning.pairs, options.seed);
+  const std::string key = absl::StrFormat(
+      "figure 3: %s, %d filters of %d, %d components, sigma %g %g, border %d, %d pairs, seed %d",
+      std::filesystem::path(folder).filename().native(), options.filters, options.patch_size, options.components,
+      options.sigma, options.sigma_quantile, options.border, learning.pairs, options.seed);
   CKN_ASSIGN_OR_RETURN(LayerJournal journal, LayerJournal::Open(output.CacheFile("figure3.state"), key, true));
   LayerCheckpoint checkpoint;
   checkpoint.restored = journal.optimiser();
@@ -127,7 +130,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   std::vector<int> order(static_cast<std::size_t>(layer.filter_count()));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&layer](int a, int b) { return layer.eta[a] > layer.eta[b]; });
-  const RowMatrixF sorted = layer.filters(order, Eigen::all);
+  const RowMatrixF sorted = layer.filters(order, Eigen::all) * components.basis;
   const std::int64_t dims[] = {layer.filter_count(), options.patch_size, options.patch_size};
   CKN_RETURN_IF_ERROR(
       WriteNpy(absl::StrCat(results, "/filters.npy"), {sorted.data(), static_cast<std::size_t>(sorted.size())}, dims));
@@ -135,7 +138,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   json["filters"] = options.filters;
   json["patch_size"] = options.patch_size;
   json["photographs"] = photographs.size();
-  json["whitening_floor"] = options.whitening_floor;
+  json["components"] = components.basis.rows();
   json["pairs"] = options.learning.pairs;
   json["seed"] = options.seed;
   json["sigma"] = layer.sigma;

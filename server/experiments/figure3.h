@@ -15,10 +15,12 @@ namespace ckn {
 struct Figure3Options {
   int filters = 256;
   int patch_size = 12;
-  // Eigenvalues of the patches' covariance count as this part of the largest more: whitening in full would be mostly
-  // the noise of the finest scale.
-  double whitening_floor = 1e-3;
-  int border = 8;  // pixels at the photographs' edges that are left out
+  // Whitening keeps this many principal components of the patches; filters are learned, from Gaussian noise, in the
+  // space of these. The others are mostly the noise of the finest scale.
+  int components = 100;
+  double sigma = 0;           // 0: by the quantile
+  double sigma_quantile = 0;  // 0: 0.1, as in the paper
+  int border = 8;             // pixels at the photographs' edges that are left out
   LearningOptions learning;
   std::uint64_t seed = 1;
   std::string program_version;

@@ -37,18 +37,39 @@ constexpr std::int64_t kStl10FoldSize = 1'000;
 
 struct Variant {
   const char* name;
-  void (*apply)(LearningOptions& learning);
+  void (*apply)(NetworkPlan& plan, LearningOptions& learning);
 };
 
 constexpr Variant kVariants[] = {
+    // What the algorithm does when the recipe says nothing of sigma and of the pooling filter's support.
+    {"defaults",
+     [](NetworkPlan& plan, LearningOptions&) {
+       for (LayerPlan& layer : plan.layers) {
+         layer.layer.pooling_radius = layer.layer.subsampling;
+         layer.sigma = 0;
+         layer.sigma_quantile = LayerPlan().sigma_quantile;
+       }
+     }},
     // As much work as 70 iterations of L-BFGS-B on 300,000 pairs.
     {"sgd",
-     [](LearningOptions& learning) {
+     [](NetworkPlan&, LearningOptions& learning) {
        learning.method = LearningMethod::kStochastic;
        learning.iterations = 10'000;
      }},
-    {"nystrom", [](LearningOptions& learning) { learning.method = LearningMethod::kNystrom; }},
+    {"nystrom", [](NetworkPlan&, LearningOptions& learning) { learning.method = LearningMethod::kNystrom; }},
 };
+
+// All that decides what a network's layers become, besides data, seed and how they are learned.
+std::string Fingerprint(const NetworkPlan& plan) {
+  std::string text = absl::StrCat("map ", static_cast<int>(plan.input.map));
+  for (const LayerPlan& layer : plan.layers) {
+    absl::StrAppendFormat(
+        &text, "; %d filters of %d, gamma %d, radius %d, mean %d, sigma %g or quantile %g, whiten %d %g", layer.filters,
+        layer.layer.patch_size, layer.layer.subsampling, layer.layer.pooling_radius, layer.layer.subtract_patch_mean,
+        layer.sigma, layer.sigma_quantile, layer.whiten, layer.whitening_floor);
+  }
+  return text;
+}
 
 // Wall clock and processor time from here on.
 class Stopwatch {
@@ -135,18 +156,18 @@ class Table {
     return shared;
   }
 
-  absl::StatusOr<Network> Learn(const NetworkPlan& plan, const Cell& cell) {
+  absl::StatusOr<Network> Learn(NetworkPlan plan, const Cell& cell) {
     LearningOptions learning = options_.learning;
     for (const Variant& variant : kVariants) {
-      if (cell.variant == variant.name) variant.apply(learning);
+      if (cell.variant == variant.name) variant.apply(plan, learning);
     }
     std::vector<Json> curves(plan.layers.size(), Json::array());
     learning.on_iteration = [&curves](int layer, int iteration, double objective) {
       curves[static_cast<std::size_t>(layer - 1)].push_back({iteration, objective});
     };
     const std::string name = LayersName(plan.name, cell);
-    const std::string key =
-        absl::StrCat(name, " data ", train_sha256_, " pairs ", learning.pairs, " iterations ", learning.iterations);
+    const std::string key = absl::StrCat(name, " data ", train_sha256_, " pairs ", learning.pairs, " iterations ",
+                                         learning.iterations, " ", Fingerprint(plan));
     CKN_ASSIGN_OR_RETURN(LayerJournal journal,
                          LayerJournal::Open(results_.CacheFile(absl::StrCat(name, ".layers")), key, true));
     const Stopwatch watch;

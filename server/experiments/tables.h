@@ -30,7 +30,8 @@ struct Cell {
   friend bool operator==(const Cell&, const Cell&) = default;
 };
 
-// Other ways to learn the filters than the paper's, by name.
+// Other ways to learn the filters than the tables', by name: "defaults" leaves sigma and the support of the pooling
+// filter to the algorithm, "nystrom" and "sgd" are the methods of these names.
 std::vector<std::string> Variants();
 
 // Table 1 in the order of work, one architecture and seed after another: CKN-GM1, GM2, PM1, PM2 on 300, 1K, 2K, 5K,

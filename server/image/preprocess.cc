@@ -74,6 +74,20 @@ absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width) {
   return out;
 }
 
+absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image) {
+  CKN_RETURN_IF_ERROR(ValidateImage(image));
+  ImageU8 out = image;
+  const std::size_t row = static_cast<std::size_t>(image.width) * image.channels;
+  for (std::size_t first = 0; first < image.pixels.size(); first += row) {
+    for (int x = 0; x < image.width; ++x) {
+      const auto from = image.pixels.begin() + static_cast<std::ptrdiff_t>(first) + std::ptrdiff_t{x} * image.channels;
+      const auto to = static_cast<std::ptrdiff_t>(first + row) - std::ptrdiff_t{x + 1} * image.channels;
+      std::copy_n(from, image.channels, out.pixels.begin() + to);
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec) {
   CKN_RETURN_IF_ERROR(ValidateImage(image));
   ImageU8 resized;

@@ -16,6 +16,7 @@ struct InputSpec {
   int channels = 0;  // 1 or 3
   ResizePolicy resize = ResizePolicy::kReject;
   InputMap map = InputMap::kPixels;
+  bool mirror = false;
 
   // Channels of xi_0: `channels` for pixels, 2 for the gradient map.
   [[nodiscard]] int MapChannels() const { return map == InputMap::kGradient ? 2 : channels; }
@@ -23,6 +24,9 @@ struct InputSpec {
 
 // Stretches to the given size, averaging over areas when it shrinks. INVALID_ARGUMENT for an image that is not one.
 absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width);
+
+// Left and right exchanged. INVALID_ARGUMENT for an image that is not one.
+absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image);
 
 // Colour conversion, size check or resize, then the input map. The one path from pixels to xi_0: training, evaluation
 // and serving all call it. INVALID_ARGUMENT when the size is not the model's and the policy is kReject.

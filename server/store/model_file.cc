@@ -26,7 +26,7 @@ constexpr std::string_view kMagic(
     "\x89"
     "CKN\r\n\x1a\n",
     8);
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kHeaderBytesAt = 12;
 constexpr std::size_t kPayloadBytesAt = 16;
@@ -77,6 +77,8 @@ absl::Status CheckHeader(std::string_view bytes, std::uint64_t file_bytes, const
 // The first version whose readers understand all that is in the model.
 std::uint32_t VersionOf(const v1::Model& proto) {
   const auto any_layer = [&proto](auto has) { return std::ranges::any_of(proto.layers(), has); };
+  const auto mirrors = [](const auto& network) { return network.input().mirror(); };
+  if (mirrors(proto) || std::ranges::any_of(proto.networks(), mirrors)) return 4;
   if (proto.networks_size() > 0) return 3;
   if (any_layer([](const v1::Layer& layer) { return !layer.whitening().empty(); })) return 3;
   if (any_layer([](const v1::Layer& layer) { return !layer.projection().empty(); })) return 2;

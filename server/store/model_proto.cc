@@ -100,6 +100,7 @@ absl::StatusOr<InputSpec> InputFromProto(const v1::InputSpec& proto, const Model
     return Bad("channels: got %d, expected 1 or 3", proto.channels());
   }
   InputSpec input{.height = proto.height(), .width = proto.width(), .channels = proto.channels()};
+  input.mirror = proto.mirror();
   switch (proto.resize()) {
     case v1::RESIZE_POLICY_REJECT:
       input.resize = ResizePolicy::kReject;
@@ -168,6 +169,7 @@ v1::Network NetworkToProto(const Network& network) {
   input.set_resize(network.input.resize == ResizePolicy::kStretch ? v1::RESIZE_POLICY_STRETCH
                                                                   : v1::RESIZE_POLICY_REJECT);
   input.set_map(network.input.map == InputMap::kGradient ? v1::INPUT_MAP_GRADIENT : v1::INPUT_MAP_PIXELS);
+  input.set_mirror(network.input.mirror);
   for (std::size_t k = 0; k < network.layers.size(); ++k) {
     *proto.add_layers() =
         LayerToProto(network.layers[k], k < network.learning.size() ? network.learning[k] : v1::LayerLearning());

@@ -92,7 +92,7 @@ class ReportTest(unittest.TestCase):
         folder = os.path.join(self.root, "gabor")
         write_json(os.path.join(folder, "figure3.json"),
                    {"filters": len(filters), "patch_size": 12, "photographs": 10,
-                    "whitening_floor": 0.001, "pairs": 300000, "seed": 1, "sigma": 0.9, "iterations": 3, "objective_start": 0.1, "objective": 0.01,
+                    "components": 100, "pairs": 300000, "seed": 1, "sigma": 0.9, "iterations": 3, "objective_start": 0.1, "objective": 0.01,
                     "held_out_objective": 0.02, "seconds": 5.0, "cpu_seconds": 9.0, **MACHINE,
                     "eta": [1.0] * len(filters), "curve": [[1, 0.1], [2, 0.01]]})
         np.save(os.path.join(folder, "filters.npy"), np.array(filters, np.float32))
@@ -151,12 +151,12 @@ class MnistTest(ReportTest):
         self.assertEqual(rows[0], ["CKN-GM1, 300 images", "nystrom", "7.00", "5.50 ± 0.71 (2)", "+1.50"])
         self.assertEqual(rows[1], ["CKN-GM2, 300 images", "nystrom", "4.40", "–", "–"])
         self.assertEqual(len(header), len(rows[0]))
-        self.assertIn("Beyond the paper", mnist.html(results))
+        self.assertIn("Variants", mnist.html(results))
 
     def test_no_variants_no_section(self):
         results = self.load([cell("ckn-gm1", 300, 50)])
         self.assertIsNone(tables.variant_table(results, accuracy=False))
-        self.assertNotIn("Beyond the paper", mnist.html(results))
+        self.assertNotIn("Variants", mnist.html(results))
 
     def test_best_is_not_a_variant(self):
         results = self.load([cell("ckn-gm1", 60000, 9), cell("ckn-gm1", 60000, 1, variant="nystrom")])
@@ -342,7 +342,7 @@ class WholeReportTest(ReportTest):
         text = markdown.text(self.root, os.path.join(self.root, "RESULTS.md"))
         titles = [line for line in text.splitlines() if line.startswith("## ")]
         self.assertEqual(titles, ["## MNIST, table 1", "## CIFAR-10, table 2", "## Gabor-like filters, figure 3"])
-        self.assertEqual(text.count("### Beyond the paper"), 1)
+        self.assertEqual(text.count("### Variants"), 1)
         self.assertIn("[report with plots](cifar10/report.html)", text)
 
     def test_same_results_same_bytes(self):

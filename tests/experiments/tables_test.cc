@@ -155,6 +155,16 @@ TEST_F(TablesTest, AVariantIsACellOfItsOwn) {
   EXPECT_EQ(ReadJson(dir_.File("layers/ckn-gm1-nystrom-seed1.json"))["variant"], "nystrom");
 }
 
+TEST_F(TablesTest, DefaultsLeaveSigmaAndSupportToTheAlgorithm) {
+  options_.cells = {{"ckn-gm1", 300, 1}, {"ckn-gm1", 300, 1, -1, "defaults"}};
+  ASSERT_TRUE(Run().ok());
+  const auto radius = [this](const char* name) {
+    return ReadModelFile(dir_.File(name))->model.networks[0].layers[1].pooling_radius;
+  };
+  EXPECT_EQ(radius("cache/ckn-gm1-300-seed1.ckn"), 2 * 3);
+  EXPECT_EQ(radius("cache/ckn-gm1-defaults-300-seed1.ckn"), 3);
+}
+
 // Features that several cells share and features made for one cell give the same model.
 TEST_F(TablesTest, ACellByItselfComesOutAsAmongOthers) {
   ASSERT_TRUE(Run().ok());

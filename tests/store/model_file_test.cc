@@ -99,6 +99,7 @@ void ExpectEqual(const Network& a, const Network& b) {
   EXPECT_EQ(a.input.channels, b.input.channels);
   EXPECT_EQ(a.input.resize, b.input.resize);
   EXPECT_EQ(a.input.map, b.input.map);
+  EXPECT_EQ(a.input.mirror, b.input.mirror);
   ASSERT_EQ(a.layers.size(), b.layers.size());
   ASSERT_EQ(a.learning.size(), b.learning.size());
   for (std::size_t k = 0; k < a.layers.size(); ++k) {
@@ -206,6 +207,18 @@ TEST(ModelFileTest, AWhiteningComesBackAndAsksForVersion3) {
   EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 2, expected 3 for what is in it"));
 }
 
+TEST(ModelFileTest, AMirroredInputComesBackAndAsksForVersion4) {
+  Model model = FullModel();
+  model.networks[0].input.mirror = true;
+  std::string file = SerializeModelFile(model);
+  EXPECT_EQ(file[8], 4);
+  const absl::StatusOr<Model> parsed = ParseModelFile(AsBytes(file), ModelLimits{});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ExpectEqual(model, *parsed);
+  file[8] = 1;  // an old reader would leave the mirror image out
+  EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 1, expected 4 for what is in it"));
+}
+
 TEST(ModelFileTest, RoundTripKeepsEveryField) {
   for (const bool gradient : {false, true}) {
     Model model = FullModel();
@@ -298,10 +311,10 @@ TEST(ModelFileTest, ForeignFilesAreNotModelFiles) {
 
 TEST(ModelFileTest, NewerVersionSaysSo) {
   std::string file = SerializeModelFile(TinyModel());
-  file[8] = 4;
+  file[8] = 5;
   const absl::Status status = ParseError(file);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 4, expected at most 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("got format version 5, expected at most 4"));
   file[8] = 0;
   EXPECT_THAT(std::string(ParseError(file).message()), HasSubstr("got format version 0"));
 }

@@ -78,6 +78,17 @@ TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
   EXPECT_EQ(one->size(), 1U);
 }
 
+// Sigma and the support of the pooling filter, where the algorithm's defaults are not the best by validation.
+TEST(BuiltInRecipeTest, MnistArchitecturesHaveTheirOwnSigmaOrSupport) {
+  const auto last = [](const char* name) { return ResolveRecipe(*BuiltInRecipe(name), 28, 28, 1)->layers.back(); };
+  EXPECT_EQ(last("ckn-gm1").sigma_quantile, 0.1);
+  EXPECT_EQ(last("ckn-gm1").layer.pooling_radius, 2 * last("ckn-gm1").layer.subsampling);
+  EXPECT_EQ(last("ckn-gm2").sigma_quantile, 0.01);
+  EXPECT_EQ(last("ckn-gm2").layer.pooling_radius, last("ckn-gm2").layer.subsampling);
+  EXPECT_EQ(last("ckn-pm1").sigma_quantile, 0.02);
+  EXPECT_EQ(last("ckn-pm2").sigma_quantile, 0.02);
+}
+
 TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()),
               AllOf(HasSubstr("ckn-gm3"), HasSubstr("ckn-pm2")));
@@ -100,6 +111,12 @@ class RecipeFileTest : public testing::Test {
   const std::string path_ =
       testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".recipe";
 };
+
+TEST_F(RecipeFileTest, MirrorIsOffUnlessAskedFor) {
+  const std::string layer = "layers { patch_size: 3 filters: 4 subsampling: 2 }";
+  EXPECT_FALSE(ResolveRecipe(*Read(layer), 28, 28, 1)->input.mirror);
+  EXPECT_TRUE(ResolveRecipe(*Read("input { mirror: true } " + layer), 28, 28, 1)->input.mirror);
+}
 
 TEST_F(RecipeFileTest, ReadsAnyNumberOfLayers) {
   const absl::StatusOr<v1::Recipe> recipe = Read(R"(

@@ -91,7 +91,7 @@ def machine_note(results):
 
 
 def variant_table(results, accuracy):
-    """Networks learned in other ways beside those learned as the paper does; None when there are none."""
+    """Networks learned in other ways beside those of the table; None when there are none."""
     def values(cells):
         return accuracy_by_fold(cells) if accuracy else [cell["test_error_percent"] for cell in cells]
 
@@ -107,5 +107,5 @@ def variant_table(results, accuracy):
             row += ["–", "–"]
         rows.append(row)
     what = "accuracy" if accuracy else "error"
-    header = ["network", "variant", f"{what} in %", f"{what} in %, the paper's method", "difference"]
+    header = ["network", "variant", f"{what} in %", f"{what} in %, as in the table", "difference"]
     return (header, rows) if rows else None
