@@ -9,69 +9,86 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/ckn/patch.h"
-#include "server/simd/exp.h"
+#include "server/simd/activate_and_pool.h"
 #include "server/simd/gemm.h"
 
 namespace ckn {
 
-// What a layer needs at run time, computed once. With u = w . psi and rho = ||psi||, eq. (zeta) is
-//   rho * sqrt(eta) * exp(-||psi / rho - w||^2 / sigma^2) = rho * exp((2 / (sigma^2 rho)) u + bias),
-//   bias = -(1 + ||w||^2) / sigma^2 + ln(eta) / 2,
+// What a layer needs at run time, computed once. With u = w . psi, rho = ||psi|| and a = log2(e) / sigma^2, eq. (zeta)
+// is
+//   rho * sqrt(eta) * exp(-||psi / rho - w||^2 / sigma^2) = rho * 2^((2 a / rho) u + bias),
+//   bias = -a (1 + ||w||^2) + log2(eta) / 2,
 // so an activation costs one product and one exponential.
 struct Encoder::PackedLayer {
-  Eigen::VectorXf bias;        // [p]
+  FilterBank bank;
   std::vector<float> pooling;  // [2 * radius + 1]
-  float inverse_sigma_squared = 0;
+  float a = 0;
 };
 
 namespace {
 
-// Rows of patches go through the product in groups of about this many, so that the tile stays in the L2 cache.
-constexpr int kPatchesPerTile = 256;
-// exp() of this is 0 on every instruction set; stands for ln(0) of a filter with eta = 0.
-constexpr float kLogZero = -1e30F;
-// Below this many inputs a plain loop beats a call of the matrix product.
-constexpr int kSmallPatchDim = 4;
+// Patches that must be changed before the product are copied out, this many floats at a time.
+constexpr std::size_t kCopiedFloats = std::size_t{1} << 16;
+// 2 to this is 0; stands for log2(0) of a filter with eta = 0.
+constexpr float kLog2Zero = -1e30F;
 
-// out [rows][p] = patches [rows][dim] * filters^T.
-void Project(const RowMatrixF& filters, const float* patches, int rows, float* out) {
-  const auto p = filters.rows();
-  const auto dim = filters.cols();
-  if (dim > kSmallPatchDim) {
-    Gemm(Op::kNone, Op::kTranspose, rows, p, dim, 1, patches, dim, filters.data(), dim, 0, out, p);
-    return;
-  }
-  for (int row = 0; row < rows; ++row) {
-    for (Eigen::Index filter = 0; filter < p; ++filter) {
-      float sum = 0;
-      for (Eigen::Index i = 0; i < dim; ++i) sum += patches[row * dim + i] * filters(filter, i);
-      out[row * p + filter] = sum;
+// What a thread keeps from image to image, so that encoding asks for no memory once it has run.
+struct Workspace {
+  FeatureMap maps[2];  // of the layers, by turns
+  std::vector<float> slopes, offsets, norms, squares, row_sums;
+  std::vector<float> patches, whitened;
+  AlignedFloats block;
+};
+
+Workspace& ThreadWorkspace() {
+  thread_local Workspace workspace;
+  return workspace;
+}
+
+void Reshape(FeatureMap& map, const MapShape& shape) {
+  map.height = shape.height;
+  map.width = shape.width;
+  map.channels = shape.channels;
+  map.values.assign(static_cast<std::size_t>(shape.height) * shape.width * shape.channels, 0.0F);
+}
+
+// ||psi|| of all patches of a map, [rows][columns]: sums of squares over channels, then along x, then along y.
+void PatchNorms(const FeatureMap& map, int patch_size, Workspace& work) {
+  const auto width = static_cast<std::size_t>(map.width);
+  const std::size_t columns = width - static_cast<std::size_t>(patch_size) + 1;
+  const std::size_t rows = static_cast<std::size_t>(map.height - patch_size) + 1;
+  work.squares.resize(width);
+  work.row_sums.resize(static_cast<std::size_t>(map.height) * columns);
+  for (int y = 0; y < map.height; ++y) {
+    for (std::size_t x = 0; x < width; ++x) {
+      work.squares[x] = SquaredNorm(map.At(y, static_cast<int>(x)), static_cast<std::size_t>(map.channels));
+    }
+    float* const sums = work.row_sums.data() + static_cast<std::size_t>(y) * columns;
+    std::copy_n(work.squares.data(), columns, sums);
+    for (int i = 1; i < patch_size; ++i) {
+      for (std::size_t x = 0; x < columns; ++x) sums[x] += work.squares[x + static_cast<std::size_t>(i)];
     }
   }
-}
-
-// The activations of a patch whose norm is below the floor epsilon; psi / epsilon is no unit vector then. In: w . psi.
-// The norm's part of the exponent must not be taken out as a factor: it overflows where sigma is small.
-void ActivateFaintPatch(const Layer& layer, const Eigen::VectorXf& bias, float inverse_sigma_squared, float norm,
-                        float* activation) {
-  const float unit = norm / layer.epsilon;
-  for (Eigen::Index l = 0; l < bias.size(); ++l) {
-    const float exponent = inverse_sigma_squared * (2 * activation[l] / layer.epsilon + 1 - unit * unit) + bias[l];
-    activation[l] = norm * std::exp(exponent);
+  for (std::size_t y = 0; y < rows; ++y) {
+    float* const norms = work.norms.data() + y * columns;
+    std::fill_n(norms, columns, 0.0F);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(patch_size); ++i) {
+      const float* const sums = work.row_sums.data() + (y + i) * columns;
+      for (std::size_t x = 0; x < columns; ++x) norms[x] += sums[x];
+    }
+    for (std::size_t x = 0; x < columns; ++x) norms[x] = std::sqrt(norms[x]);
   }
 }
 
-// rows [count][dim] * whitening, and the norms of the new rows. `scratch` has room for the rows.
-void Whiten(const RowMatrixF& whitening, int count, std::vector<float>& rows, std::vector<float>& norms,
-            std::vector<float>& scratch) {
-  const Eigen::Index dim = whitening.rows();
-  rows.swap(scratch);
-  Gemm(Op::kNone, Op::kNone, count, dim, dim, 1, scratch.data(), dim, whitening.data(), dim, 0, rows.data(), dim);
-  for (int i = 0; i < count; ++i) norms[i] = Norm(rows.data() + i * dim, static_cast<std::size_t>(dim));
-}
-
-void AddScaled(float scale, const float* x, std::size_t n, float* y) {
-  for (std::size_t i = 0; i < n; ++i) y[i] += scale * x[i];
+// Of the `count` patches with these norms, the numbers of the activation norm * 2^(slope * u + offset + bias). Below
+// the floor epsilon psi / epsilon is no unit vector, and its norm has a part in the exponent.
+void FoldNorms(float a, float epsilon, std::size_t count, Workspace& work) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float norm = work.norms[i];
+    const float unit = norm / epsilon;
+    work.slopes[i] = 2 * a / std::max(norm, epsilon);
+    work.offsets[i] = norm < epsilon ? a * (1 - unit * unit) : 0;
+  }
 }
 
 }  // namespace
@@ -90,15 +107,15 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
 
     auto packed = std::make_shared<PackedLayer>();
     // In double: the terms nearly cancel.
-    const double inverse = 1.0 / (static_cast<double>(layer.sigma) * layer.sigma);
-    packed->inverse_sigma_squared = static_cast<float>(inverse);
-    packed->bias.resize(layer.filter_count());
+    const double a = std::numbers::log2e / (static_cast<double>(layer.sigma) * layer.sigma);
+    packed->a = static_cast<float>(a);
+    Eigen::VectorXf bias(layer.filter_count());
     for (int l = 0; l < layer.filter_count(); ++l) {
       const double norm_squared = layer.filters.row(l).cast<double>().squaredNorm();
-      packed->bias[l] = layer.eta[l] > 0
-                            ? static_cast<float>(-(1 + norm_squared) * inverse + 0.5 * std::log(layer.eta[l]))
-                            : kLogZero;
+      bias[l] =
+          layer.eta[l] > 0 ? static_cast<float>(-(1 + norm_squared) * a + 0.5 * std::log2(layer.eta[l])) : kLog2Zero;
     }
+    packed->bank = FilterBank(layer.filters, bias);
     const double beta = layer.subsampling;
     // The constant sqrt(2 / pi) of eq. (xi) is applied once, with the horizontal and the vertical filter half each.
     const double half_constant = std::pow(2 / std::numbers::pi, 0.25);
@@ -117,79 +134,94 @@ int Encoder::feature_count() const {
 }
 
 FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
-  assert((MapShape{input.height, input.width, input.channels} == shapes_.front()));
-  FeatureMap map = input;
-  for (std::size_t k = 0; k < layers_.size(); ++k) {
-    const Layer& layer = layers_[k];
-    const PackedLayer& packed = *packed_[k];
-    const int p = layer.filter_count();
-    const int dim = layer.patch_dim();
-    const int radius = layer.pooling_radius;
-    const int rows = ActivationSize(map.height, layer.patch_size);
-    const int cols = ActivationSize(map.width, layer.patch_size);
-    FeatureMap pooled(shapes_[k + 1].height, shapes_[k + 1].width, p);
-
-    const int tile_rows = std::clamp(kPatchesPerTile / cols, 1, rows);
-    std::vector<float> patches(static_cast<std::size_t>(tile_rows) * cols * dim);
-    std::vector<float> scratch(layer.whitening.size() > 0 ? patches.size() : 0);
-    std::vector<float> norms(static_cast<std::size_t>(tile_rows) * cols);
-    std::vector<float> activations(static_cast<std::size_t>(tile_rows) * cols * p);
-    std::vector<float> pooled_row(static_cast<std::size_t>(pooled.width) * p);
-
-    for (int tile = 0; tile < rows; tile += tile_rows) {
-      const int tile_end = std::min(tile + tile_rows, rows);
-      for (int y = tile, i = 0; y < tile_end; ++y) {
-        for (int x = 0; x < cols; ++x, ++i) {
-          norms[i] = ExtractPatch(map, y, x, layer.patch_size, layer.subtract_patch_mean,
-                                  patches.data() + static_cast<std::size_t>(i) * dim);
-        }
-      }
-      if (layer.whitening.size() > 0) Whiten(layer.whitening, (tile_end - tile) * cols, patches, norms, scratch);
-      Project(layer.filters, patches.data(), (tile_end - tile) * cols, activations.data());
-
-      for (int y = tile; y < tile_end; ++y) {
-        const std::size_t first = static_cast<std::size_t>(y - tile) * cols;
-        for (int x = 0; x < cols; ++x) {
-          const float norm = norms[first + x];
-          float* const activation = activations.data() + (first + x) * p;
-          if (norm >= layer.epsilon) {
-            ExpAffine(2 * packed.inverse_sigma_squared / norm, packed.bias.data(), norm, activation, p);
-          } else {
-            ActivateFaintPatch(layer, packed.bias, packed.inverse_sigma_squared, norm, activation);
-          }
-        }
-        // Gaussian pooling, separable: this row of activations along x, then into each output row it reaches.
-        std::fill(pooled_row.begin(), pooled_row.end(), 0.0F);
-        for (int j = 0; j < pooled.width; ++j) {
-          const int centre = PoolingCentre(j, layer.subsampling);
-          for (int x = std::max(0, centre - radius); x <= std::min(cols - 1, centre + radius); ++x) {
-            AddScaled(packed.pooling[x - centre + radius], activations.data() + (first + x) * p, p,
-                      pooled_row.data() + static_cast<std::size_t>(j) * p);
-          }
-        }
-        for (int i = 0; i < pooled.height; ++i) {
-          const int distance = y - PoolingCentre(i, layer.subsampling);
-          if (std::abs(distance) > radius) continue;
-          AddScaled(packed.pooling[distance + radius], pooled_row.data(), pooled_row.size(), pooled.At(i, 0));
-        }
-      }
-    }
-    if (layer.projection.size() == 0) {
-      map = std::move(pooled);
-      continue;
-    }
-    // After pooling, since both are linear and pooling leaves fewer places.
-    map = FeatureMap(pooled.height, pooled.width, p);
-    Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(pooled.height) * pooled.width, p, p, 1, pooled.values.data(),
-         p, layer.projection.data(), p, 0, map.values.data(), p);
-  }
+  FeatureMap map(output_shape().height, output_shape().width, output_shape().channels);
+  Encode(input, map.values);
   return map;
+}
+
+// One layer, xi_{k-1} -> xi_k; `out` has the shape of the result and is 0.
+void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out) const {
+  Workspace& work = ThreadWorkspace();
+  const Layer& layer = layers_[k];
+  const PackedLayer& packed = *packed_[k];
+  const auto dim = static_cast<std::size_t>(layer.patch_dim());
+  const int rows = ActivationSize(map.height, layer.patch_size);
+  const auto columns = static_cast<std::size_t>(ActivationSize(map.width, layer.patch_size));
+  const PoolingAxis vertical{out.height, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
+  const PoolingAxis horizontal{out.width, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
+
+  // Patches are read where they lie in the map, unless they are centred or whitened first.
+  const bool copied = layer.subtract_patch_mean || layer.whitening.size() > 0;
+  const int band = copied ? std::clamp(static_cast<int>(kCopiedFloats / (columns * dim)), 1, rows) : rows;
+  PatchRows patches;
+  patches.columns = static_cast<int>(columns);
+  if (copied) {
+    patches.row_stride = columns * dim;
+    patches.patch_stride = dim;
+    patches.run_length = dim;
+  } else {
+    patches.row_stride = static_cast<std::size_t>(map.width) * map.channels;
+    patches.patch_stride = map.channels;
+    patches.runs = layer.patch_size;
+    patches.run_length = static_cast<std::size_t>(layer.patch_size) * map.channels;
+    patches.run_stride = patches.row_stride;
+  }
+  const std::size_t band_patches = static_cast<std::size_t>(band) * columns;
+  work.norms.resize(band_patches);
+  work.slopes.resize(band_patches);
+  work.offsets.resize(band_patches);
+  if (copied) work.patches.resize(band_patches * dim);
+
+  for (int first = 0; first < rows; first += band) {
+    patches.first_row = first;
+    patches.rows = std::min(band, rows - first);
+    const std::size_t count = static_cast<std::size_t>(patches.rows) * columns;
+    if (!copied) PatchNorms(map, layer.patch_size, work);  // one band is all rows
+    for (std::size_t i = 0; copied && i < count; ++i) {
+      work.norms[i] = ExtractPatch(map, first + static_cast<int>(i / columns), static_cast<int>(i % columns),
+                                   layer.patch_size, layer.subtract_patch_mean, work.patches.data() + i * dim);
+    }
+    if (layer.whitening.size() > 0) {
+      const auto size = static_cast<std::int64_t>(dim);
+      work.whitened.resize(count * dim);
+      Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(count), size, size, 1, work.patches.data(), size,
+           layer.whitening.data(), size, 0, work.whitened.data(), size);
+      work.patches.swap(work.whitened);
+      for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
+      work.whitened.resize(band_patches * dim);
+    }
+    FoldNorms(packed.a, layer.epsilon, count, work);
+    patches.patches = copied ? work.patches.data() : map.At(first, 0);
+    patches.slope = work.slopes.data();
+    patches.offset = work.offsets.data();
+    patches.norm = work.norms.data();
+    for (const FilterBank::Block& block : packed.bank.blocks()) {
+      ActivateAndPool(packed.bank, block, patches, vertical, horizontal, out.channels, work.block, out.values.data());
+    }
+  }
 }
 
 void Encoder::Encode(const FeatureMap& input, std::span<float> out) const {
   assert(static_cast<int>(out.size()) == feature_count());
-  const FeatureMap map = EncodeMap(input);
-  std::copy(map.values.begin(), map.values.end(), out.begin());
+  assert((MapShape{input.height, input.width, input.channels} == shapes_.front()));
+  Workspace& work = ThreadWorkspace();
+  const FeatureMap* map = &input;
+  for (std::size_t k = 0; k < layers_.size(); ++k) {
+    FeatureMap& next = work.maps[map == &work.maps[0] ? 1 : 0];
+    Reshape(next, shapes_[k + 1]);
+    EncodeLayer(k, *map, next);
+    map = &next;
+    const RowMatrixF& projection = layers_[k].projection;
+    if (projection.size() == 0) continue;
+    // After pooling, since both are linear and pooling leaves fewer places.
+    FeatureMap& projected = work.maps[map == &work.maps[0] ? 1 : 0];
+    Reshape(projected, shapes_[k + 1]);
+    const std::int64_t p = projection.rows();
+    Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(next.height) * next.width, p, p, 1, next.values.data(), p,
+         projection.data(), p, 0, projected.values.data(), p);
+    map = &projected;
+  }
+  std::copy(map->values.begin(), map->values.end(), out.begin());
 }
 
 }  // namespace ckn

@@ -36,6 +36,7 @@ class Encoder {
   struct PackedLayer;
 
   Encoder() = default;
+  void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out) const;
 
   std::vector<Layer> layers_;
   std::vector<MapShape> shapes_;

@@ -21,7 +21,7 @@ float ExtractPatch(const FeatureMap& map, int y, int x, int patch_size, bool sub
   return Norm(out, size);
 }
 
-float Norm(const float* v, std::size_t n) {
+float SquaredNorm(const float* v, std::size_t n) {
   // Eight partial sums keep the compiler's vector units busy without reordering anything at run time.
   float partial[8] = {};
   std::size_t i = 0;
@@ -31,7 +31,9 @@ float Norm(const float* v, std::size_t n) {
   float sum = 0;
   for (; i < n; ++i) sum += v[i] * v[i];
   for (const float value : partial) sum += value;
-  return std::sqrt(sum);
+  return sum;
 }
+
+float Norm(const float* v, std::size_t n) { return std::sqrt(SquaredNorm(v, n)); }
 
 }  // namespace ckn

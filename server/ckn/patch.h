@@ -10,7 +10,8 @@ namespace ckn {
 // channel's mean over the patch if subtract_mean. Returns ||psi(z)||_2.
 float ExtractPatch(const FeatureMap& map, int y, int x, int patch_size, bool subtract_mean, float* out);
 
-// ||v||_2 of n numbers. The order of the sum does not depend on the machine.
+// ||v||_2^2 and ||v||_2 of n numbers. The order of the sum does not depend on the machine.
+float SquaredNorm(const float* v, std::size_t n);
 float Norm(const float* v, std::size_t n);
 
 }  // namespace ckn

@@ -1,10 +1,13 @@
 // The ckn program: only dispatches to the subcommands.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <string>
 
 #include "google/protobuf/stubs/logging.h"
 #include "server/commands/commands.h"
+#include "server/simd/target.h"
 
 namespace {
 
@@ -13,11 +16,18 @@ int Run(int argc, char** argv) {
   google::protobuf::SetLogHandler(nullptr);
   // A file size limit is then an error of the write like any other.
   std::signal(SIGXFSZ, SIG_IGN);
+  if (const char* const target = std::getenv("CKN_SIMD")) {
+    if (const absl::Status status = ckn::SelectSimdTarget(target); !status.ok()) {
+      std::fprintf(stderr, "ckn: CKN_SIMD: %s\n", std::string(status.message()).c_str());
+      return 2;
+    }
+  }
   int exit_code = 0;
   CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.", "ckn");
   app.set_version_flag("--version", CKN_VERSION);
   app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.require_subcommand(1);
+  app.footer("Environment: CKN_SIMD=avx512|avx2|sse4|... keeps to older instruction sets than the machine's best.");
   ckn::AddTrainCommand(app, exit_code);
   ckn::AddRefitCommand(app, exit_code);
   ckn::AddEvaluateCommand(app, exit_code);

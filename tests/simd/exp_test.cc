@@ -1,28 +1,16 @@
 #include "server/simd/exp.h"
 
 #include <cmath>
-#include <cstdint>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "hwy/targets.h"
+#include "tests/testing/simd_targets.h"
 
 namespace ckn {
 namespace {
 
-// Runs a body once for each instruction set that this machine has.
-template <typename Body>
-void ForEachTarget(Body body) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-    SCOPED_TRACE(SimdTargetName());
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
-}
+using ::ckn::testing::ForEachTarget;
 
 TEST(ExpAffineTest, MatchesDoublePrecisionOnEveryTargetLengthAndAlignment) {
   int targets = 0;

@@ -1,0 +1,278 @@
+#include "server/simd/activate_and_pool.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+// Highway compiles the lines between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "server/simd/activate_and_pool.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+// Highway's form: the inner name is a macro.
+// NOLINTNEXTLINE(modernize-concat-nested-namespaces)
+namespace ckn {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vec = hn::Vec<Tag>;
+
+// Accumulators of a tile, patches times vectors: all registers but those for the filters and a patch element.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kAccumulators = 24;
+#else
+constexpr int kAccumulators = 12;
+#endif
+constexpr int kMaxVectors = 3;  // the loops below unroll up to 4 of them
+
+// Of the exponential below, from f^0 on.
+constexpr float kExp2[] = {0x1.000002p+0F, 0x1.62e428p-1F, 0x1.ebf918p-3F,
+                           0x1.c6b6e4p-5F, 0x1.3d0c52p-7F, 0x1.5c08e6p-10F};
+
+int Lanes() { return static_cast<int>(hn::Lanes(Tag())); }
+
+// 2^t, for t of at most 127; 0 below -126. Relative error at most 3e-7.
+HWY_INLINE Vec Exp2(Tag d, Vec t) {
+  const hn::RebindToSigned<Tag> integers;
+  // Added and taken away again, it leaves the nearest integer; with it, that integer is in the low bits.
+  const Vec round = hn::Set(d, 0x1.8p23F);
+  const Vec bounded = hn::Max(t, hn::Set(d, -150.0F));
+  const Vec shifted = hn::Add(bounded, round);
+  const Vec f = hn::Sub(bounded, hn::Sub(shifted, round));
+  // Minimax polynomial of 2^f for f in [-1/2, 1/2], relative error 7e-8.
+  Vec value = hn::Set(d, kExp2[5]);
+  HWY_UNROLL(5)
+  for (int i = 4; i >= 0; --i) value = hn::MulAdd(value, f, hn::Set(d, kExp2[i]));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(integers, shifted));
+  const Vec scaled = hn::BitCast(d, hn::Add(hn::BitCast(integers, value), exponent));
+  return hn::IfThenElseZero(hn::Ge(t, hn::Set(d, -126.0F)), scaled);
+}
+
+// out[i][v] = norm[i] * 2^(slope[i] * (w . psi_i) + offset[i] + bias), for `kPatches` neighbouring patches and
+// `kVectors` vectors of filters. Not inlined: the constants of the exponential would take registers of the products.
+template <int kPatches, int kVectors>
+HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, std::size_t at,
+                       const float* HWY_RESTRICT weights, const float* HWY_RESTRICT bias, float* HWY_RESTRICT out) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t stride = rows.patch_stride;
+  Vec sum[kPatches][kVectors];
+  for (auto& patch_sums : sum) {
+    for (Vec& value : patch_sums) value = hn::Zero(d);
+  }
+  for (int run = 0; run < rows.runs; ++run) {
+    const float* HWY_RESTRICT element = patch + static_cast<std::size_t>(run) * rows.run_stride;
+    for (std::size_t k = 0; k < rows.run_length; ++k) {
+      Vec w[kVectors];
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) w[v] = hn::Load(d, weights + static_cast<std::size_t>(v) * lanes);
+      HWY_UNROLL(8)
+      for (int i = 0; i < kPatches; ++i) {
+        const Vec x = hn::Set(d, element[static_cast<std::size_t>(i) * stride + k]);
+        HWY_UNROLL(4)
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, w[v], sum[i][v]);
+      }
+      weights += kVectors * lanes;
+    }
+  }
+  HWY_UNROLL(8)
+  for (int i = 0; i < kPatches; ++i) {
+    const Vec slope = hn::Set(d, rows.slope[at + static_cast<std::size_t>(i)]);
+    const Vec offset = hn::Set(d, rows.offset[at + static_cast<std::size_t>(i)]);
+    const Vec norm = hn::Set(d, rows.norm[at + static_cast<std::size_t>(i)]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec shift = hn::Add(offset, hn::Load(d, bias + static_cast<std::size_t>(v) * lanes));
+      const Vec value = Exp2(d, hn::MulAdd(slope, sum[i][v], shift));
+      hn::Store(hn::Mul(norm, value), d, out + static_cast<std::size_t>(i * kVectors + v) * lanes);
+    }
+  }
+}
+
+// Tiles of `count` patches, which is at most kPatches.
+template <int kPatches, int kVectors>
+HWY_INLINE void TileOf(int count, const PatchRows& rows, const float* patch, std::size_t at, const float* weights,
+                       const float* bias, float* out) {
+  if constexpr (kPatches > 1) {
+    if (count < kPatches) return TileOf<kPatches - 1, kVectors>(count, rows, patch, at, weights, bias, out);
+  }
+  Tile<kPatches, kVectors>(rows, patch, at, weights, bias, out);
+}
+
+// The row's activations [columns][kVectors * lanes], in tiles of equal size, as far as that goes.
+template <int kVectors>
+void ActivateRow(const PatchRows& rows, int row, const float* weights, const float* bias, float* out) {
+  constexpr int kMaxPatches = kAccumulators / kVectors < 8 ? kAccumulators / kVectors : 8;
+  const std::size_t lanes = hn::Lanes(Tag());
+  const float* const patches = rows.patches + static_cast<std::size_t>(row) * rows.row_stride;
+  const std::size_t first = static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.columns);
+  const int tiles = (rows.columns + kMaxPatches - 1) / kMaxPatches;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const auto begin = static_cast<std::size_t>(rows.columns * tile / tiles);
+    const auto end = static_cast<std::size_t>(rows.columns * (tile + 1) / tiles);
+    TileOf<kMaxPatches, kVectors>(static_cast<int>(end - begin), rows, patches + begin * rows.patch_stride,
+                                  first + begin, weights, bias, out + begin * kVectors * lanes);
+  }
+}
+
+// Along x into registers, from there into each output row that the activation row reaches. pooled begins with output
+// row `origin`.
+template <int kVectors>
+void PoolRow(const float* activations, int columns, int y, const PoolingAxis& vertical, const PoolingAxis& horizontal,
+             int origin, float* pooled) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t width = kVectors * lanes;
+  const int shift = (vertical.subsampling - 1) / 2;
+  const auto [first, last] = vertical.Reached(y, y);
+  if (first > last) return;
+  for (int j = 0; j < horizontal.size; ++j) {
+    const int centre = (horizontal.subsampling - 1) / 2 + j * horizontal.subsampling;
+    const int begin = std::max(0, centre - horizontal.radius);
+    const int end = std::min(columns - 1, centre + horizontal.radius);
+    Vec sum[kVectors];
+    for (Vec& value : sum) value = hn::Zero(d);
+    for (int x = begin; x <= end; ++x) {
+      const Vec tap = hn::Set(d, horizontal.taps[x - centre + horizontal.radius]);
+      const float* HWY_RESTRICT from = activations + static_cast<std::size_t>(x) * width;
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        sum[v] = hn::MulAdd(tap, hn::Load(d, from + static_cast<std::size_t>(v) * lanes), sum[v]);
+      }
+    }
+    for (int i = first; i <= last; ++i) {
+      const Vec tap = hn::Set(d, vertical.taps[y - shift - i * vertical.subsampling + vertical.radius]);
+      float* HWY_RESTRICT to = pooled + static_cast<std::size_t>((i - origin) * horizontal.size + j) * width;
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        float* const place = to + static_cast<std::size_t>(v) * lanes;
+        hn::Store(hn::MulAdd(tap, sum[v], hn::Load(d, place)), d, place);
+      }
+    }
+  }
+}
+
+template <int kVectors>
+void RunBlock(const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
+              const PoolingAxis& horizontal, int origin, float* activations, float* pooled) {
+  for (int row = 0; row < rows.rows; ++row) {
+    ActivateRow<kVectors>(rows, row, weights, bias, activations);
+    PoolRow<kVectors>(activations, rows.columns, rows.first_row + row, vertical, horizontal, origin, pooled);
+  }
+}
+
+// activations [columns][vectors * lanes] and pooled [output rows from origin on][output columns][vectors * lanes] are
+// of the block only.
+void Run(int vectors, const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
+         const PoolingAxis& horizontal, int origin, float* activations, float* pooled) {
+  switch (vectors) {
+    case 1:
+      return RunBlock<1>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+    case 2:
+      return RunBlock<2>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+    default:
+      return RunBlock<kMaxVectors>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ckn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ckn {
+namespace {
+
+HWY_EXPORT(Lanes);
+HWY_EXPORT(Run);
+
+constexpr std::size_t kCacheLine = 64;
+constexpr int kMaxVectors = 3;  // the loops below unroll up to 4 of them
+// 2 to this is 0: the filters that fill up the last vector.
+constexpr float kLog2Zero = -1e30F;
+
+}  // namespace
+
+std::pair<int, int> PoolingAxis::Reached(int begin, int end) const {
+  const int shift = (subsampling - 1) / 2;
+  const int low = begin - shift - radius;
+  const int high = end - shift + radius;
+  return {low <= 0 ? 0 : (low + subsampling - 1) / subsampling, high < 0 ? -1 : std::min(size - 1, high / subsampling)};
+}
+
+void AlignedFloats::Free::operator()(float* data) const { std::free(data); }  // NOLINT(cppcoreguidelines-no-malloc)
+
+void AlignedFloats::Reserve(std::size_t size) {
+  if (size <= size_) return;
+  const std::size_t bytes = (size * sizeof(float) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  data_.reset();
+  data_.reset(static_cast<float*>(std::aligned_alloc(kCacheLine, bytes)));  // NOLINT(cppcoreguidelines-no-malloc)
+  if (data_ == nullptr) throw std::bad_alloc();
+  size_ = size;
+}
+
+FilterBank::FilterBank(const RowMatrixF& filters, const Eigen::VectorXf& bias) {
+  const int lanes = HWY_DYNAMIC_DISPATCH(Lanes)();
+  const auto p = static_cast<int>(filters.rows());
+  const auto dim = static_cast<std::size_t>(filters.cols());
+  // As many full blocks as there are, in blocks of about equal width: 4 vectors are 2 + 2, not 3 + 1.
+  const int vectors = (p + lanes - 1) / lanes;
+  const int count = (vectors + kMaxVectors - 1) / kMaxVectors;
+  std::size_t size = 0;
+  for (int i = 0; i < count; ++i) {
+    const int begin = vectors * i / count;
+    const int end = vectors * (i + 1) / count;
+    Block block;
+    block.first = begin * lanes;
+    block.vectors = end - begin;
+    block.count = std::min(p, end * lanes) - block.first;
+    const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(lanes);
+    block.weights_at = size;
+    block.bias_at = size + dim * width;
+    size = block.bias_at + width;
+    width_ = std::max(width_, width);
+    blocks_.push_back(block);
+  }
+  data_.Reserve(size);
+  for (const Block& block : blocks_) {
+    const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(lanes);
+    for (std::size_t l = 0; l < width; ++l) {
+      const bool padding = std::cmp_greater_equal(l, block.count);
+      const Eigen::Index filter = block.first + static_cast<Eigen::Index>(l);
+      data_.data()[block.bias_at + l] = padding ? kLog2Zero : bias[filter];
+      for (std::size_t k = 0; k < dim; ++k) {
+        data_.data()[block.weights_at + k * width + l] = padding ? 0 : filters(filter, static_cast<Eigen::Index>(k));
+      }
+    }
+  }
+}
+
+void ActivateAndPool(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows,
+                     const PoolingAxis& vertical, const PoolingAxis& horizontal, int p, AlignedFloats& scratch,
+                     float* pooled) {
+  const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(HWY_DYNAMIC_DISPATCH(Lanes)());
+  const auto [first, last] = vertical.Reached(rows.first_row, rows.first_row + rows.rows - 1);
+  if (first > last) return;
+  const auto columns = static_cast<std::size_t>(horizontal.size);
+  const std::size_t outputs = static_cast<std::size_t>(last - first + 1) * columns;
+  const std::size_t row = static_cast<std::size_t>(rows.columns) * width;
+  scratch.Reserve(row + outputs * width);
+  float* const block_pooled = scratch.data() + row;
+  std::fill_n(block_pooled, outputs * width, 0.0F);
+  HWY_DYNAMIC_DISPATCH(Run)
+  (block.vectors, rows, bank.weights(block), bank.bias(block), vertical, horizontal, first, scratch.data(),
+   block_pooled);
+  float* to = pooled + static_cast<std::size_t>(first) * columns * static_cast<std::size_t>(p) + block.first;
+  for (std::size_t i = 0; i < outputs; ++i, to += p) {
+    for (int l = 0; l < block.count; ++l) to[l] += block_pooled[i * width + static_cast<std::size_t>(l)];
+  }
+}
+
+}  // namespace ckn
+#endif  // HWY_ONCE

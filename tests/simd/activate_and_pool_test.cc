@@ -1,0 +1,136 @@
+#include "server/simd/activate_and_pool.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/testing/simd_targets.h"
+
+namespace ckn {
+namespace {
+
+using ::ckn::testing::ForEachTarget;
+
+// One activation each, nothing pooled: 2^t for each t.
+std::vector<float> PowersOfTwo(const std::vector<float>& t) {
+  const auto n = t.size();
+  const std::vector<float> ones(n, 1.0F), zeros(n, 0.0F);
+  const float tap = 1;
+  PatchRows rows;
+  rows.patches = t.data();
+  rows.patch_stride = 1;
+  rows.run_length = 1;
+  rows.rows = 1;
+  rows.columns = static_cast<int>(n);
+  rows.slope = rows.norm = ones.data();
+  rows.offset = zeros.data();
+  const FilterBank bank(RowMatrixF::Ones(1, 1), Eigen::VectorXf::Zero(1));
+  const PoolingAxis vertical{1, 1, 0, &tap}, horizontal{static_cast<int>(n), 1, 0, &tap};
+  AlignedFloats scratch;
+  std::vector<float> out(n);
+  for (const FilterBank::Block& block : bank.blocks()) {
+    ActivateAndPool(bank, block, rows, vertical, horizontal, 1, scratch, out.data());
+  }
+  return out;
+}
+
+TEST(ActivateAndPoolTest, ExponentialIsExactToThreeRoundingsOnEveryTarget) {
+  ForEachTarget([] {
+    std::vector<float> t;
+    for (int i = -125 * 64; i <= 60 * 64; ++i) t.push_back(static_cast<float>(i) / 64 + 0.003F);
+    const std::vector<float> got = PowersOfTwo(t);
+    for (std::size_t i = 0; i < t.size(); ++i) {
+      const double expected = std::exp2(static_cast<double>(t[i]));
+      ASSERT_NEAR(got[i], expected, 3e-7 * expected) << t[i];
+    }
+  });
+}
+
+TEST(ActivateAndPoolTest, ExponentialUnderflowsToZeroOnEveryTarget) {
+  ForEachTarget([] {
+    for (const float value : PowersOfTwo({-127, -149.5F, -150, -151, -1e4F, -1e30F})) EXPECT_EQ(value, 0);
+  });
+}
+
+// Every number of filters around the widths of blocks, every number of columns around those of tiles.
+TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
+  std::mt19937 rng(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  constexpr int kDim = 5, kSubsampling = 2, kRadius = 2;
+  const float taps[] = {0.1F, 0.5F, 1, 0.5F, 0.1F};
+  ForEachTarget([&] {
+    for (const int p : {1, 3, 4, 7, 16, 17, 33, 50, 97, 130}) {
+      for (const int columns : {1, 2, 7, 8, 9, 16, 23}) {
+        RowMatrixF filters(p, kDim);
+        for (float& value : filters.reshaped()) value = uniform(rng);
+        const Eigen::VectorXf bias = Eigen::VectorXf::Random(p);
+        const int row_count = 3;
+        const auto places = static_cast<std::size_t>(row_count * columns);
+        std::vector<float> patches(places * kDim), slope(places), offset(places), norm(places);
+        for (auto* values : {&patches, &slope, &offset, &norm}) {
+          for (float& value : *values) value = uniform(rng);
+        }
+        PatchRows rows;
+        rows.patches = patches.data();
+        rows.row_stride = static_cast<std::size_t>(columns) * kDim;
+        rows.patch_stride = kDim;
+        rows.run_length = kDim;
+        rows.first_row = 4;  // of a larger map
+        rows.rows = row_count;
+        rows.columns = columns;
+        rows.slope = slope.data();
+        rows.offset = offset.data();
+        rows.norm = norm.data();
+        const PoolingAxis vertical{6, kSubsampling, kRadius, taps};
+        const PoolingAxis horizontal{(columns + 1) / 2, kSubsampling, kRadius, taps};
+        const auto outputs = static_cast<std::size_t>(vertical.size * horizontal.size * p);
+        std::vector<float> got(outputs, 1.0F);  // it adds to what is there
+        std::vector<double> expected(outputs, 1.0);
+        const FilterBank bank(filters, bias);
+        AlignedFloats scratch;
+        for (const FilterBank::Block& block : bank.blocks()) {
+          ActivateAndPool(bank, block, rows, vertical, horizontal, p, scratch, got.data());
+        }
+        for (int row = 0; row < row_count; ++row) {
+          for (int x = 0; x < columns; ++x) {
+            const auto at = static_cast<std::size_t>(row * columns + x);
+            for (int l = 0; l < p; ++l) {
+              double u = 0;
+              for (int k = 0; k < kDim; ++k) u += static_cast<double>(patches[at * kDim + k]) * filters(l, k);
+              const double activation = norm[at] * std::exp2(slope[at] * u + offset[at] + bias[l]);
+              for (int i = 0; i < vertical.size; ++i) {
+                for (int j = 0; j < horizontal.size; ++j) {
+                  const int dy = row + 4 - 2 * i, dx = x - 2 * j;
+                  if (std::abs(dy) > kRadius || std::abs(dx) > kRadius) continue;
+                  expected[static_cast<std::size_t>((i * horizontal.size + j) * p + l)] +=
+                      activation * taps[dy + kRadius] * taps[dx + kRadius];
+                }
+              }
+            }
+          }
+        }
+        for (std::size_t i = 0; i < outputs; ++i) {
+          ASSERT_NEAR(got[i], expected[i], 3e-6 * (1 + std::abs(expected[i]))) << "p " << p << " columns " << columns;
+        }
+      }
+    }
+  });
+}
+
+TEST(PoolingAxisTest, ReachesTheOutputsWithinTheRadius) {
+  const PoolingAxis axis{4, 3, 3, nullptr};  // centres 1, 4, 7, 10
+  using Range = std::pair<int, int>;
+  EXPECT_EQ(axis.Reached(0, 0), Range(0, 0));
+  EXPECT_EQ(axis.Reached(1, 1), Range(0, 1));
+  EXPECT_EQ(axis.Reached(4, 4), Range(0, 2));
+  EXPECT_EQ(axis.Reached(5, 5), Range(1, 2));
+  EXPECT_EQ(axis.Reached(0, 11), Range(0, 3));
+  const PoolingAxis points{2, 4, 0, nullptr};  // centres 1, 5
+  EXPECT_EQ(points.Reached(1, 1), Range(0, 0));
+  EXPECT_GT(points.Reached(2, 4).first, points.Reached(2, 4).second);
+  EXPECT_GT(points.Reached(0, 0).first, points.Reached(0, 0).second);
+}
+
+}  // namespace
+}  // namespace ckn
