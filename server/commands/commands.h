@@ -12,6 +12,7 @@ void AddRefitCommand(CLI::App& app, int& exit_code);
 void AddEvaluateCommand(CLI::App& app, int& exit_code);
 void AddEncodeCommand(CLI::App& app, int& exit_code);
 void AddInspectCommand(CLI::App& app, int& exit_code);
+void AddBenchCommand(CLI::App& app, int& exit_code);
 void AddReproduceCommand(CLI::App& app, int& exit_code);
 void AddServeCommand(CLI::App& app, int& exit_code);
 

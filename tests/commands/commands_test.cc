@@ -1,4 +1,4 @@
-// The subcommands evaluate, inspect and encode, run as the real program.
+// The subcommands evaluate, inspect, encode and bench, run as the real program.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -80,6 +80,7 @@ class CommandsTest : public ::testing::Test {
 using EvaluateTest = CommandsTest;
 using EncodeTest = CommandsTest;
 using InspectTest = CommandsTest;
+using BenchTest = CommandsTest;
 
 TEST_F(EvaluateTest, JsonHoldsTheFiguresOfTheLibrary) {
   const Finished run = Ckn({"evaluate", model_path_, "--data", Data(), "--json"});
@@ -555,6 +556,54 @@ TEST(HelpTest, EverySubcommandExplainsItself) {
     EXPECT_THAT(run.out, AllOf(HasSubstr("FILE"), HasSubstr("Example:")));
     EXPECT_EQ(run.err, "");
   }
+}
+
+TEST_F(BenchTest, MeasuresEachNetworkBatchAndNumberOfThreads) {
+  const Finished run = Ckn({"bench", model_path_, "--arch", "ckn-gm1", "--size", "20", "28", "--batch", "1", "3",
+                            "--threads", "1", "2", "--seconds", "0", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json json = Json::parse(run.out);
+  ASSERT_EQ(json["rows"].size(), 3U * 2U * 2U);
+  for (const Json& row : json["rows"]) {
+    EXPECT_GT(row["images_per_second"], 0);
+    EXPECT_GE(row["p99_ms"], row["p50_ms"]);
+    EXPECT_NEAR(row["gflops"].get<double>(),
+                1e-3 * row["mflop_per_image"].get<double>() * row["images_per_second"].get<double>(), 1e-6);
+    EXPECT_GT(row["matrix_product_gflops"], 0);
+  }
+  const Json& gm1 = json["rows"][4];  // 28 x 28 x 12 orientations of 2, then 12 x 12 x 50 filters of 3 x 3 x 12
+  EXPECT_EQ(gm1["network"], "ckn-gm1");
+  EXPECT_EQ(gm1["height"], 28);
+  EXPECT_NEAR(gm1["mflop_per_image"].get<double>(), 2e-6 * (28 * 28 * 12 * 2 + 12 * 12 * 50 * 108), 1e-9);
+  EXPECT_EQ(gm1["features"], 800);
+}
+
+TEST_F(BenchTest, PrintsATable) {
+  const Finished run = Ckn({"bench", model_path_, "--batch", "2", "--threads", "1", "--seconds", "0"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("images/s"), HasSubstr("tiny"), HasSubstr("8x8x1")));
+}
+
+TEST_F(BenchTest, RefusesWhatCannotBeMeasured) {
+  EXPECT_EQ(Ckn({"bench"}).exit_code, 2);
+  EXPECT_EQ(Ckn({"bench", model_path_, "--size", "9"}).exit_code, 2);
+  EXPECT_EQ(Ckn({"bench", "--arch", "ckn-gm1", "--batch", "0"}).exit_code, 2);
+  const Finished small = Ckn({"bench", "--arch", "ckn-pm1", "--size", "4"});
+  EXPECT_EQ(small.exit_code, 1);
+  EXPECT_THAT(small.err, HasSubstr("ckn-pm1, 4 x 4 pixels: layer 1: patch_size: got 5"));
+}
+
+TEST(SimdEnvironmentTest, ChoosesTheInstructionSetOrSaysWhatThereIs) {
+  const auto with = [](const std::string& target) {
+    return testing::RunProgram({"/usr/bin/env", "CKN_SIMD=" + target, CKN_BINARY, "bench", "--arch", "ckn-gm1",
+                                "--batch", "1", "--threads", "1", "--seconds", "0", "--json"});
+  };
+  const Finished unknown = with("mmx");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(StartsWith("ckn: CKN_SIMD: got \"mmx\""), HasSubstr("sse4")));
+  const Finished sse4 = with("sse4");
+  ASSERT_EQ(sse4.exit_code, 0) << sse4.err;
+  EXPECT_EQ(Json::parse(sse4.out)["simd"], "SSE4");
 }
 
 }  // namespace

@@ -1,0 +1,297 @@
+// ckn bench: images a second of the encoder, and how near it comes to the machine's matrix product.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "server/base/matrix.h"
+#include "server/base/resource_usage.h"
+#include "server/base/status.h"
+#include "server/base/thread_pool.h"
+#include "server/commands/commands.h"
+#include "server/commands/common.h"
+#include "server/feature_extractor.h"
+#include "server/simd/exp.h"
+#include "server/simd/gemm.h"
+#include "server/store/model_file.h"
+#include "server/training/recipe.h"
+
+namespace ckn {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+struct BenchFlags {
+  std::vector<std::string> files, architectures;
+  std::vector<int> sizes, batches{1, 32}, threads{0};
+  double seconds = 1;
+  bool json = false;
+};
+
+// A network to measure.
+struct Subject {
+  std::string name;
+  FeatureExtractor extractor;
+  int height = 0, width = 0, channels = 0;
+  double flop = 0;  // of the products, an image
+};
+
+struct Measurement {
+  int batch = 0, threads = 0;
+  double images_per_second = 0;        // by the median batch
+  double p50 = 0, p99 = 0;             // milliseconds a batch
+  double gflops = 0, peak_gflops = 0;  // of the products; of the machine's matrix product with as many threads
+};
+
+// The part of one network; the second map of `mirror` counts.
+double ProductFlop(const InputSpec& input, const std::vector<Layer>& layers) {
+  MapShape shape{input.height, input.width, input.MapChannels()};
+  double flop = 0;
+  for (const Layer& layer : layers) {
+    const double places = static_cast<double>(ActivationSize(shape.height, layer.patch_size)) *
+                          ActivationSize(shape.width, layer.patch_size);
+    flop += 2 * places * layer.filter_count() * layer.patch_dim();
+    shape = *OutputShape(layer, shape);  // the extractor has taken these layers
+  }
+  return input.mirror ? 2 * flop : flop;
+}
+
+absl::Status AddNetwork(const InputSpec& input, const std::vector<Layer>& layers, Subject& subject) {
+  CKN_RETURN_IF_ERROR(subject.extractor.Add(input, layers));
+  subject.height = input.height;
+  subject.width = input.width;
+  subject.channels = input.channels;
+  subject.flop += ProductFlop(input, layers);
+  return absl::OkStatus();
+}
+
+// Random filters cost what learned ones do.
+std::vector<Layer> RandomLayers(const NetworkPlan& plan) {
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  std::vector<Layer> layers;
+  for (const LayerPlan& layer_plan : plan.layers) {
+    Layer layer = layer_plan.layer;
+    layer.sigma = 0.7F;
+    layer.filters.resize(layer_plan.filters, layer.patch_dim());
+    const float scale = 1 / std::sqrt(static_cast<float>(layer.patch_dim()));
+    for (float& value : layer.filters.reshaped()) value = scale * normal(rng);
+    layer.eta.setOnes(layer_plan.filters);
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+// size 0: that of the data set the architecture is for.
+absl::StatusOr<Subject> OfArchitecture(const std::string& name, int size) {
+  const bool cifar10 = absl::EndsWith(name, "cifar10");
+  const bool stl10 = absl::EndsWith(name, "stl10");
+  if (size == 0) size = cifar10 ? 32 : stl10 ? 96 : 28;
+  CKN_ASSIGN_OR_RETURN(const v1::Recipe recipe, BuiltInRecipe(name));
+  const absl::StatusOr<std::vector<NetworkPlan>> plans = ResolveRecipes(recipe, size, size, cifar10 || stl10 ? 3 : 1);
+  CKN_RETURN_IF_ERROR(Annotate(plans.status(), absl::StrFormat("%s, %d x %d pixels", name, size, size)));
+  Subject subject;
+  subject.name = name;
+  for (const NetworkPlan& plan : *plans) CKN_RETURN_IF_ERROR(AddNetwork(plan.input, RandomLayers(plan), subject));
+  return subject;
+}
+
+absl::StatusOr<Subject> OfModel(const std::string& file) {
+  CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(file));
+  Subject subject;
+  subject.name = loaded.model.name;
+  for (const Network& network : loaded.model.networks) {
+    CKN_RETURN_IF_ERROR(AddNetwork(network.input, network.layers, subject));
+  }
+  return subject;
+}
+
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+constexpr Eigen::Index kProductSide = 384;  // three such matrices fit the second-level cache
+
+struct Operands {
+  RowMatrixF a = RowMatrixF::Ones(kProductSide, kProductSide);
+  RowMatrixF b = a;
+  RowMatrixF c = a;
+};
+
+// Square products in the second-level cache, all threads at the same time: the median of a few rounds, GFLOP/s.
+double MatrixProductPeak(ThreadPool& pool) {
+  constexpr int kRounds = 7, kProducts = 8;
+  std::vector<Operands> operands(static_cast<std::size_t>(pool.threads()));
+  std::array<double, kRounds> rates{};
+  for (double& rate : rates) {
+    const auto start = SteadyClock::now();
+    pool.ParallelFor(operands.size(), [&](std::size_t, int worker) {
+      Operands& own = operands[static_cast<std::size_t>(worker)];
+      for (int i = 0; i < kProducts; ++i) {
+        Gemm(Op::kNone, Op::kNone, kProductSide, kProductSide, kProductSide, 1, own.a.data(), kProductSide,
+             own.b.data(), kProductSide, 0, own.c.data(), kProductSide);
+      }
+    });
+    rate = 2e-9 * kProductSide * kProductSide * kProductSide * kProducts * static_cast<double>(operands.size()) /
+           SecondsSince(start);
+  }
+  std::ranges::nth_element(rates, rates.begin() + kRounds / 2);
+  return rates[kRounds / 2];
+}
+
+absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, ThreadPool& pool, double peak, double seconds) {
+  std::mt19937 rng(2);
+  std::vector<ImageU8> images(static_cast<std::size_t>(batch));
+  for (ImageU8& image : images) {
+    image = {subject.height, subject.width, subject.channels, {}};
+    image.pixels.resize(static_cast<std::size_t>(subject.height) * subject.width * subject.channels);
+    for (std::uint8_t& pixel : image.pixels) pixel = static_cast<std::uint8_t>(rng());
+  }
+  RowMatrixF features(batch, subject.extractor.feature_count());
+  std::vector<absl::Status> statuses(images.size());
+  const auto run = [&] {
+    pool.ParallelFor(images.size(), [&](std::size_t i, int) {
+      statuses[i] = subject.extractor.Extract(
+          images[i], {features.row(static_cast<Eigen::Index>(i)).data(), static_cast<std::size_t>(features.cols())});
+    });
+  };
+  run();
+  for (const absl::Status& status : statuses) CKN_RETURN_IF_ERROR(status);
+  constexpr std::size_t kMinBatches = 5;
+  std::vector<double> times;
+  const auto start = SteadyClock::now();
+  while (times.size() < kMinBatches || SecondsSince(start) < seconds) {
+    const auto begin = SteadyClock::now();
+    run();
+    times.push_back(SecondsSince(begin));
+  }
+  std::ranges::sort(times);
+  Measurement result;
+  result.batch = batch;
+  result.threads = pool.threads();
+  const double median = times[times.size() / 2];
+  result.p50 = 1e3 * median;
+  result.p99 = 1e3 * times[std::min(times.size() - 1, times.size() * 99 / 100)];
+  result.images_per_second = batch / median;
+  result.gflops = 1e-9 * subject.flop * result.images_per_second;
+  result.peak_gflops = peak;
+  return result;
+}
+
+void PrintRow(const Subject& subject, const Measurement& row) {
+  std::printf("%-18s %9s %6d %8d %10.0f %9.3f %9.3f %8.1f %6.0f %%\n", subject.name.c_str(),
+              absl::StrFormat("%dx%dx%d", subject.height, subject.width, subject.channels).c_str(), row.batch,
+              row.threads, row.images_per_second, row.p50, row.p99, row.gflops, 100 * row.gflops / row.peak_gflops);
+  std::fflush(stdout);
+}
+
+Json RowJson(const Subject& subject, const Measurement& row) {
+  return {{"network", subject.name},
+          {"height", subject.height},
+          {"width", subject.width},
+          {"channels", subject.channels},
+          {"features", subject.extractor.feature_count()},
+          {"mflop_per_image", 1e-6 * subject.flop},
+          {"batch", row.batch},
+          {"threads", row.threads},
+          {"images_per_second", row.images_per_second},
+          {"p50_ms", row.p50},
+          {"p99_ms", row.p99},
+          {"gflops", row.gflops},
+          {"matrix_product_gflops", row.peak_gflops}};
+}
+
+absl::Status RunBench(const BenchFlags& flags) {
+  std::vector<Subject> subjects;
+  for (const std::string& file : flags.files) {
+    CKN_ASSIGN_OR_RETURN(Subject subject, OfModel(file));
+    subjects.push_back(std::move(subject));
+  }
+  std::vector<int> sizes = flags.sizes;
+  if (sizes.empty()) sizes.push_back(0);
+  for (const std::string& name : flags.architectures) {
+    for (const int size : sizes) {
+      CKN_ASSIGN_OR_RETURN(Subject subject, OfArchitecture(name, size));
+      subjects.push_back(std::move(subject));
+    }
+  }
+  Json json;
+  json["cpu"] = CpuName();
+  json["simd"] = SimdTargetName();
+  json["rows"] = Json::array();
+  if (!flags.json) {
+    std::printf("%s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s\n", CpuName().c_str(), SimdTargetName(), "network",
+                "input", "batch", "threads", "images/s", "p50 ms", "p99 ms", "GFLOP/s", "of peak");
+  }
+  for (const int threads : flags.threads) {
+    ThreadPool pool(threads > 0 ? threads : AvailableCpus());
+    const double peak = MatrixProductPeak(pool);
+    for (const Subject& subject : subjects) {
+      for (const int batch : flags.batches) {
+        CKN_ASSIGN_OR_RETURN(const Measurement row, Measure(subject, batch, pool, peak, flags.seconds));
+        if (flags.json) {
+          json["rows"].push_back(RowJson(subject, row));
+        } else {
+          PrintRow(subject, row);
+        }
+      }
+    }
+  }
+  if (flags.json) std::printf("%s\n", json.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* const command = app.add_subcommand("bench", "Measure how many images a second are encoded");
+  command->footer(
+      "Examples:\n"
+      "  ckn bench models/mnist.ckn\n"
+      "  ckn bench --arch ckn-pm-cifar10 --size 32 64 128 --batch 1 32 --threads 1 2\n"
+      "Times are medians over batches, the images of a batch shared out to the threads. GFLOP/s are those of the\n"
+      "products alone; \"of peak\" is against square matrix products run just before with as many threads.");
+  auto* const files = command->add_option("FILES", flags->files, "Model files");
+  auto* const architectures =
+      command->add_option("--arch", flags->architectures, "Architectures by name, with random filters")
+          ->check(CLI::IsMember(BuiltInRecipeNames()))
+          ->type_name("NAME");
+  command->add_option("--size", flags->sizes, "Sides of the images, in pixels; default: the architecture's data set's")
+      ->check(CLI::Range(1, 8192))
+      ->needs(architectures)
+      ->type_name("N");
+  command->add_option("--batch", flags->batches, "Images at a time")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--threads", flags->threads, "Threads; 0: as many as the process may use")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--seconds", flags->seconds, "Time for each row; at least five batches are run")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str()
+      ->type_name("X");
+  command->add_flag("--json", flags->json, "Print JSON instead of a table");
+  command->callback([flags, files, architectures, &exit_code] {
+    if (files->empty() && architectures->empty()) {
+      throw CLI::RequiredError("ckn bench: a model file or --arch");
+    }
+    exit_code = ExitCode("bench", RunBench(*flags));
+  });
+}
+
+}  // namespace ckn
