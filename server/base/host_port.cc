@@ -18,6 +18,7 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("address ", Quote(text), ": ", std::string(reason),
                                                    "; expected HOST:PORT, such as 127.0.0.1:8500 or [::1]:8500"));
   };
+  if (text.find("://") != std::string_view::npos) return bad("it has a scheme");
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad("no port");
   std::string_view host = text.substr(0, colon);

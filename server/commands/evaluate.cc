@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "server/base/atomic_file.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
@@ -56,6 +57,11 @@ struct Evaluation {
     return sum;
   }
 };
+
+// RFC 4180: quoted, quotes doubled.
+std::string CsvField(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
 
 void PrintJson(const Evaluation& result) {
   // A ratio over nothing is null.
@@ -164,14 +170,16 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   result.threads = pool.threads();
   const std::vector<int> predicted = PredictedClasses(*scores);
   std::vector<int> labels;
-  std::string lines = "index,true,predicted\n";
+  const bool names = !data.item_names.empty();
+  std::string lines = names ? "index,true,predicted,file\n" : "index,true,predicted\n";
   for (std::size_t i = 0; i < count; ++i) {
     const auto label = static_cast<std::size_t>((*classes)[static_cast<std::size_t>(data.labels[i])]);
     const auto guess = static_cast<std::size_t>(predicted[i]);
     labels.push_back(static_cast<int>(label));
     ++result.confusion[label][guess];
     if (label != guess) ++result.errors;
-    absl::StrAppend(&lines, i, ",", label, ",", guess, "\n");
+    absl::StrAppend(&lines, i, ",", label, ",", guess, names ? "," : "", names ? CsvField(data.item_names[i]) : "",
+                    "\n");
   }
   if (const double scale = pipeline.probability_scale(); scale > 0) {
     result.calibration = MeasureCalibration(*scores, labels, scale);
@@ -203,7 +211,7 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->json, "Print JSON instead of tables");
   command
       ->add_option("--predictions", flags->predictions,
-                   "Also write index, true and predicted class of each image, as CSV")
+                   "Also write index, true and predicted class of each image, and its file in an image folder, as CSV")
       ->type_name("CSV");
   command->callback([flags, &exit_code] { exit_code = ExitCode("evaluate", RunEvaluate(*flags)); });
 }

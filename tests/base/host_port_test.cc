@@ -27,6 +27,10 @@ TEST(ParseHostPortTest, ReadsNamesAndBothFamilies) {
   EXPECT_EQ(name->port, 65535);
 }
 
+TEST(ParseHostPortTest, AUrlIsToldFromAnAddress) {
+  EXPECT_THAT(std::string(ParseHostPort("http://localhost:8500").status().message()), HasSubstr("it has a scheme"));
+}
+
 class BadHostPortTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadHostPortTest, IsRejectedWithWhatWasExpected) {

@@ -139,9 +139,11 @@ TEST_F(EvaluateTest, ThreadsDoNotChangeTheResult) {
 TEST_F(EvaluateTest, PredictionsFileNamesEachImage) {
   const std::string csv = dir_.File("predictions.csv");
   ASSERT_EQ(Ckn({"evaluate", model_path_, "--data", Data(), "--predictions", csv}).exit_code, 0);
-  std::string expected = "index,true,predicted\n";
-  for (std::size_t i = 0; i < labels_.size(); ++i)
-    absl::StrAppend(&expected, i, ",", labels_[i], ",", predicted_[i], "\n");
+  std::string expected = "index,true,predicted,file\n";
+  for (std::size_t i = 0; i < labels_.size(); ++i) {
+    const std::string file = image_paths_[i].substr(dir_.File("data/test/").size());
+    absl::StrAppend(&expected, i, ",", labels_[i], ",", predicted_[i], ",\"", file, "\"\n");
+  }
   EXPECT_EQ(ReadAll(csv), expected);
 }
 
