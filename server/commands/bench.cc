@@ -122,6 +122,9 @@ double SecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
+constexpr double kGiB = 1 << 30;
+constexpr double kMaxBatchBytes = 4 * kGiB;
+
 constexpr Eigen::Index kProductSide = 384;  // three such matrices fit the second-level cache
 
 struct Operands {
@@ -152,6 +155,13 @@ double MatrixProductPeak(ThreadPool& pool) {
 }
 
 absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, ThreadPool& pool, double peak, double seconds) {
+  const double pixels = static_cast<double>(subject.height) * subject.width * subject.channels;
+  if (const double bytes = batch * (pixels + 4.0 * subject.extractor.feature_count()); bytes > kMaxBatchBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: a batch of %d images and their features takes %.1f GiB, "
+                        "expected at most %.0f; give a smaller --batch",
+                        subject.name, batch, bytes / kGiB, kMaxBatchBytes / kGiB));
+  }
   std::mt19937 rng(2);
   std::vector<ImageU8> images(static_cast<std::size_t>(batch));
   for (ImageU8& image : images) {
@@ -264,7 +274,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       "  ckn bench --arch ckn-pm-cifar10 --size 32 64 128 --batch 1 32 --threads 1 2\n"
       "Times are medians over batches, the images of a batch shared out to the threads. GFLOP/s are those of the\n"
       "products alone; \"of peak\" is against square matrix products run just before with as many threads.");
-  auto* const files = command->add_option("FILES", flags->files, "Model files");
+  auto* const files = command->add_option("FILES", flags->files, "Model files")->type_name("FILE");
   auto* const architectures =
       command->add_option("--arch", flags->architectures, "Architectures by name, with random filters")
           ->check(CLI::IsMember(BuiltInRecipeNames()))

@@ -590,6 +590,9 @@ TEST_F(BenchTest, RefusesWhatCannotBeMeasured) {
   EXPECT_EQ(Ckn({"bench"}).exit_code, 2);
   EXPECT_EQ(Ckn({"bench", model_path_, "--size", "9"}).exit_code, 2);
   EXPECT_EQ(Ckn({"bench", "--arch", "ckn-gm1", "--batch", "0"}).exit_code, 2);
+  const Finished large = Ckn({"bench", "--arch", "ckn-pm1", "--size", "1024", "--batch", "65536", "--seconds", "0"});
+  EXPECT_EQ(large.exit_code, 1);
+  EXPECT_THAT(large.err, HasSubstr("a batch of 65536 images and their features takes 64"));
   const Finished small = Ckn({"bench", "--arch", "ckn-pm1", "--size", "4"});
   EXPECT_EQ(small.exit_code, 1);
   EXPECT_THAT(small.err, HasSubstr("ckn-pm1, 4 x 4 pixels: layer 1: patch_size: got 5"));
