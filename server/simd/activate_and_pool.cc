@@ -37,12 +37,12 @@ constexpr float kExp2[] = {0x1.000002p+0F, 0x1.62e428p-1F, 0x1.ebf918p-3F,
 
 int Lanes() { return static_cast<int>(hn::Lanes(Tag())); }
 
-// 2^t, for t of at most 127; 0 below -126. Relative error at most 3e-7.
+// 2^t; 0 below -126, and no more than 2^127. Relative error at most 3e-7.
 HWY_INLINE Vec Exp2(Tag d, Vec t) {
   const hn::RebindToSigned<Tag> integers;
   // Added and taken away again, it leaves the nearest integer; with it, that integer is in the low bits.
   const Vec round = hn::Set(d, 0x1.8p23F);
-  const Vec bounded = hn::Max(t, hn::Set(d, -150.0F));
+  const Vec bounded = hn::Min(hn::Max(t, hn::Set(d, -150.0F)), hn::Set(d, 127.0F));
   const Vec shifted = hn::Add(bounded, round);
   const Vec f = hn::Sub(bounded, hn::Sub(shifted, round));
   // Minimax polynomial of 2^f for f in [-1/2, 1/2], relative error 7e-8.

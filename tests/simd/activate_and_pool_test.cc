@@ -53,6 +53,12 @@ TEST(ActivateAndPoolTest, ExponentialUnderflowsToZeroOnEveryTarget) {
   });
 }
 
+TEST(ActivateAndPoolTest, ExponentialStaysFiniteOnEveryTarget) {
+  ForEachTarget([] {
+    for (const float value : PowersOfTwo({127, 128, 1e5F, 1e30F})) EXPECT_EQ(value, 0x1p127F * 0x1.000002p+0F);
+  });
+}
+
 // Every number of filters around the widths of blocks, every number of columns around those of tiles.
 TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
   std::mt19937 rng(1);
