@@ -202,6 +202,12 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 144))
       ->capture_default_str()
       ->type_name("N");
+  gabor
+      ->add_option("--min-contrast", gabor_flags->options.min_contrast,
+                   "Leave out patches whose pixels, in [0, 1], have a smaller standard deviation")
+      ->check(CLI::Range(0.0, 0.2))
+      ->capture_default_str()
+      ->type_name("X");
   CLI::Option* const sigma =
       gabor->add_option("--sigma", gabor_flags->options.sigma, "Sigma of the kernel; 0: the quantile of the distances")
           ->check(CLI::Range(0.0, 100.0))

@@ -29,6 +29,9 @@ namespace {
 constexpr std::uint64_t kPatchStream = 6'000'000;
 // Patches that are all but constant have no direction.
 constexpr float kMinNorm = 1e-3F;
+// After so many patches, one in so many must have been of use.
+constexpr std::int64_t kEnoughDrawn = 10'000;
+constexpr std::int64_t kLeastUsed = 1'000;
 
 absl::StatusOr<FeatureMap> ReadGray(const std::string& path) {
   CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
@@ -62,11 +65,21 @@ absl::StatusOr<std::vector<FeatureMap>> ReadPhotographs(const std::string& folde
 }
 
 // Patches at uniform places of uniformly drawn photographs, their mean subtracted: [count][patch_size^2].
-RowMatrixF DrawPatches(const std::vector<FeatureMap>& photographs, Eigen::Index count, const Figure3Options& options) {
+// FAILED_PRECONDITION when hardly any place has the contrast.
+absl::StatusOr<RowMatrixF> DrawPatches(const std::vector<FeatureMap>& photographs, Eigen::Index count,
+                                       const Figure3Options& options) {
   Rng rng = MakeRng(options.seed, kPatchStream);
   const int m = options.patch_size;
   RowMatrixF patches(count, m * m);
-  for (Eigen::Index i = 0; i < count;) {
+  const float min_norm = std::max(kMinNorm, static_cast<float>(options.min_contrast * m));
+  std::int64_t drawn = 0;
+  for (Eigen::Index i = 0; i < count; ++drawn) {
+    if (drawn >= kEnoughDrawn && i < drawn / kLeastUsed) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("photographs: %d of %d patches have pixels with a standard deviation of %g or more, expected "
+                          "at least one in %d",
+                          i, drawn, min_norm / static_cast<float>(m), kLeastUsed));
+    }
     const FeatureMap& map = photographs[UniformIndex(rng, photographs.size())];
     const auto place = [&](int side) {
       return options.border +
@@ -74,7 +87,7 @@ RowMatrixF DrawPatches(const std::vector<FeatureMap>& photographs, Eigen::Index 
     };
     const int y = place(map.height);
     const int x = place(map.width);
-    if (ExtractPatch(map, y, x, m, true, patches.row(i).data()) > kMinNorm) ++i;
+    if (ExtractPatch(map, y, x, m, true, patches.row(i).data()) > min_norm) ++i;
   }
   return patches;
 }
@@ -90,7 +103,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
                        ReadPhotographs(folder, options.patch_size + 2 * options.border));
   const std::int64_t held_out = std::max<std::int64_t>(1, options.learning.pairs / 10);
   const Eigen::Index pairs = options.learning.pairs + held_out;
-  RowMatrixF patches = DrawPatches(photographs, 2 * pairs, options);
+  CKN_ASSIGN_OR_RETURN(RowMatrixF patches, DrawPatches(photographs, 2 * pairs, options));
   const PrincipalComponents components = FitPrincipalComponents(patches, options.components, pool);
   WhitenAndNormalise(components.whitening, patches, pool);
   progress.report(absl::StrFormat("%d %dx%d patches of %d photographs, whitened, %d components", patches.rows(),
@@ -115,9 +128,9 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   learning.on_iteration = [&curve](int, int iteration, double objective) { curve.push_back({iteration, objective}); };
 
   const std::string key = absl::StrFormat(
-      "figure 3: %s, %d filters of %d, %d components, sigma %g %g, border %d, %d pairs, seed %d",
+      "figure 3: %s, %d filters of %d, %d components, contrast %g, sigma %g %g, border %d, %d pairs, seed %d",
       std::filesystem::path(folder).filename().native(), options.filters, options.patch_size, options.components,
-      options.sigma, options.sigma_quantile, options.border, learning.pairs, options.seed);
+      options.min_contrast, options.sigma, options.sigma_quantile, options.border, learning.pairs, options.seed);
   CKN_ASSIGN_OR_RETURN(LayerJournal journal, LayerJournal::Open(output.CacheFile("figure3.state"), key, true));
   LayerCheckpoint checkpoint;
   checkpoint.restored = journal.optimiser();
@@ -139,6 +152,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   json["patch_size"] = options.patch_size;
   json["photographs"] = photographs.size();
   json["components"] = components.basis.rows();
+  json["min_contrast"] = options.min_contrast;
   json["pairs"] = options.learning.pairs;
   json["seed"] = options.seed;
   json["sigma"] = layer.sigma;

@@ -18,6 +18,9 @@ struct Figure3Options {
   // Whitening keeps this many principal components of the patches; filters are learned, from Gaussian noise, in the
   // space of these. The others are mostly the noise of the finest scale.
   int components = 100;
+  // Patches whose pixels, in [0, 1], have a standard deviation below this are not drawn: brought to unit norm they
+  // would be the noise of the camera.
+  double min_contrast = 0;
   double sigma = 0;           // 0: by the quantile
   double sigma_quantile = 0;  // 0: 0.1, as in the paper
   int border = 8;             // pixels at the photographs' edges that are left out

@@ -1,6 +1,8 @@
 #include "server/experiments/figure3.h"
 
+#include <Eigen/SVD>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/matrix.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ckn {
@@ -78,6 +81,30 @@ TEST_F(Figure3Test, ThreadsDoNotChangeABit) {
   ASSERT_TRUE(Run("one", 1).ok());
   ASSERT_TRUE(Run("three", 3).ok());
   EXPECT_EQ(ReadAll("one/filters.npy"), ReadAll("three/filters.npy"));
+}
+
+TEST_F(Figure3Test, FiltersLieInTheSpaceOfTheComponents) {
+  options_.components = 5;
+  options_.sigma = 0.9;
+  ASSERT_TRUE(Run("results").ok());
+  const std::string npy = ReadAll("results/filters.npy");
+  RowMatrixF filters(10, 36);
+  std::memcpy(filters.data(), npy.data() + 128, static_cast<std::size_t>(filters.size()) * sizeof(float));
+  const Eigen::VectorXf singular = filters.bdcSvd().singularValues();
+  EXPECT_GT(singular[4], 1e-3F * singular[0]);
+  EXPECT_LT(singular[5], 1e-5F * singular[0]);
+  const Json json = Json::parse(ReadAll("results/figure3.json"));
+  EXPECT_EQ(json["components"], 5);
+  EXPECT_NEAR(json["sigma"].get<double>(), 0.9, 1e-6);
+}
+
+TEST_F(Figure3Test, PhotographsWithoutContrastAreRefused) {
+  options_.min_contrast = 0.1;  // the gratings have 0.2
+  EXPECT_TRUE(Run("results").ok());
+  options_.min_contrast = 0.4;
+  const absl::Status status = Run("results");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("0 of 10000 patches have pixels with a standard deviation"));
 }
 
 TEST_F(Figure3Test, RefusesWhatIsNoPhotograph) {
