@@ -12,7 +12,6 @@
 namespace ckn {
 namespace {
 
-
 std::vector<float> Features(const InputSpec& input, const std::vector<Layer>& layers, const ImageU8& image) {
   FeatureExtractor extractor;
   EXPECT_TRUE(extractor.Add(input, layers).ok());
@@ -62,8 +61,11 @@ TEST_P(FeatureExtractorTest, OnlyTheNetworksThatAskAreMirrored) {
 INSTANTIATE_TEST_SUITE_P(GrayAndColour, FeatureExtractorTest, ::testing::Values(1, 3));
 
 TEST(MirrorLeftRightTest, ExchangesPixelsNotChannels) {
-  const ImageU8 image{.height = 2, .width = 3, .channels = 3, .pixels = {1, 2, 3, 4, 5, 6, 7, 8, 9,  //
-                                                                         11, 12, 13, 14, 15, 16, 17, 18, 19}};
+  const ImageU8 image{.height = 2,
+                      .width = 3,
+                      .channels = 3,
+                      .pixels = {1, 2, 3, 4, 5, 6, 7, 8, 9,  //
+                                 11, 12, 13, 14, 15, 16, 17, 18, 19}};
   EXPECT_THAT(MirrorLeftRight(image)->pixels,
               ::testing::ElementsAre(7, 8, 9, 4, 5, 6, 1, 2, 3, 17, 18, 19, 14, 15, 16, 11, 12, 13));
   EXPECT_FALSE(MirrorLeftRight({.height = 2, .width = 3, .channels = 3, .pixels = {1}}).ok());

@@ -92,11 +92,11 @@ TEST_P(EncoderTwinTest, MatchesTheDoublePrecisionTwin) {
 
 INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
                          ::testing::Values(TwinCase{1, 1, 1, {{1, 1, 1, 1}}}, TwinCase{5, 9, 1, {{3, 1, 7, 2}}},
-                                         TwinCase{7, 7, 3, {{2, 3, 17, 3, 1, true}}},
-                                         TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
-                                         TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
-                                         TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
-                                         TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
+                                           TwinCase{7, 7, 3, {{2, 3, 17, 3, 1, true}}},
+                                           TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
+                                           TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
+                                           TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
+                                           TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
 TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
   for (const float sigma : {1e-3F, 0.03F, 0.1F, 0.8F, 30.0F}) {
@@ -248,7 +248,8 @@ TEST(LayerTest, ValidationNamesTheField) {
   };
   EXPECT_EQ(message([](Layer&) {}), "");
   EXPECT_THAT(message([](Layer& l) { l.patch_size = 0; }), ::testing::HasSubstr("patch_size: got 0"));
-  EXPECT_THAT(message([](Layer& l) { l.in_channels = 2; }), ::testing::HasSubstr("filters: got [3][4], expected [3][8]"));
+  EXPECT_THAT(message([](Layer& l) { l.in_channels = 2; }),
+              ::testing::HasSubstr("filters: got [3][4], expected [3][8]"));
   EXPECT_THAT(message([](Layer& l) { l.subsampling = -1; }), ::testing::HasSubstr("subsampling: got -1"));
   EXPECT_THAT(message([](Layer& l) { l.pooling_radius = -1; }), ::testing::HasSubstr("pooling_radius"));
   EXPECT_THAT(message([](Layer& l) { l.sigma = 0; }), ::testing::HasSubstr("sigma: got 0"));
