@@ -193,7 +193,7 @@ HWY_EXPORT(Lanes);
 HWY_EXPORT(Run);
 
 constexpr std::size_t kCacheLine = 64;
-constexpr int kMaxVectors = 3;  // the loops below unroll up to 4 of them
+constexpr int kMaxVectors = 3;  // as above, of every instruction set
 // 2 to this is 0: the filters that fill up the last vector.
 constexpr float kLog2Zero = -1e30F;
 
@@ -236,7 +236,6 @@ FilterBank::FilterBank(const RowMatrixF& filters, const Eigen::VectorXf& bias) {
     block.weights_at = size;
     block.bias_at = size + dim * width;
     size = block.bias_at + width;
-    width_ = std::max(width_, width);
     blocks_.push_back(block);
   }
   data_.Reserve(size);

@@ -16,8 +16,6 @@ namespace ckn {
 // Floats whose first one lies on a cache line.
 class AlignedFloats {
  public:
-  AlignedFloats() = default;
-  explicit AlignedFloats(std::size_t size) { Reserve(size); }
   // At least this many; contents are lost when it grows.
   void Reserve(std::size_t size);
   [[nodiscard]] float* data() { return data_.get(); }
@@ -48,13 +46,10 @@ class FilterBank {
   [[nodiscard]] std::span<const Block> blocks() const { return blocks_; }
   [[nodiscard]] const float* weights(const Block& block) const { return data_.data() + block.weights_at; }
   [[nodiscard]] const float* bias(const Block& block) const { return data_.data() + block.bias_at; }
-  // Floats a row of activations takes for each patch, at most.
-  [[nodiscard]] std::size_t width() const { return width_; }
 
  private:
   std::vector<Block> blocks_;
   AlignedFloats data_;
-  std::size_t width_ = 0;
 };
 
 // One axis of the Gaussian pooling filter: outputs i have their centre at (subsampling - 1) / 2 + i * subsampling.
