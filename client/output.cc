@@ -60,6 +60,12 @@ Json BulkJson(const BulkResult<Result>& bulk, const Value& value) {
   return {{"model", bulk.model}, {"results", std::move(results)}};
 }
 
+template <typename Result>
+void AddNovelty(const Result& result, Json& entry) {
+  if (!result.has_novelty()) return;
+  entry["novelty"] = {{"residual", result.novelty().residual()}, {"rank", result.novelty().rank()}};
+}
+
 }  // namespace
 
 std::string ClassifyTable(const BulkResult<v1::Classification>& bulk) {
@@ -72,6 +78,7 @@ std::string ClassifyTable(const BulkResult<v1::Classification>& bulk) {
       row.push_back(absl::StrFormat("%+.4f", entry.score()));
       if (entry.has_probability()) row.push_back(absl::StrFormat("%.2f %%", 100 * entry.probability()));
     }
+    if (file.result.has_novelty()) row.push_back(absl::StrFormat("novelty %.3f", file.result.novelty().rank()));
     rows.push_back(std::move(row));
   }
   return Columns(rows);
@@ -87,6 +94,7 @@ std::string ClassifyJson(const BulkResult<v1::Classification>& bulk) {
                    if (score.has_probability()) classes.back()["probability"] = score.probability();
                  }
                  entry["classes"] = std::move(classes);
+                 AddNovelty(result, entry);
                }),
       2);
 }
@@ -112,6 +120,7 @@ std::string EncodeJson(const BulkResult<v1::Features>& bulk) {
   return Dump(BulkJson(bulk,
                        [](const v1::Features& result, Json& entry) {
                          entry["features"] = std::vector<float>(result.values().begin(), result.values().end());
+                         AddNovelty(result, entry);
                        }),
               -1);
 }

@@ -1,5 +1,6 @@
 #include "server/feature_extractor.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -21,25 +22,35 @@ std::vector<int> FeatureExtractor::feature_counts() const {
   return counts;
 }
 
-absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out) const {
+bool FeatureExtractor::has_residual() const {
+  return std::ranges::all_of(networks_, [](const Network& network) { return network.encoder.has_residual(); });
+}
+
+absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out, float* residual) const {
   assert(static_cast<int>(out.size()) == feature_count_);
   ImageU8 mirrored;  // made when a network asks for it
   std::vector<float> other;
+  float residuals = 0;
   for (const Network& network : networks_) {
     CKN_ASSIGN_OR_RETURN(const FeatureMap map, Preprocess(image, network.input));
     const auto count = static_cast<std::size_t>(network.encoder.feature_count());
-    network.encoder.Encode(map, out.first(count));
+    float of_image = 0;
+    network.encoder.Encode(map, out.first(count), residual == nullptr ? nullptr : &of_image);
     if (network.input.mirror) {
       if (mirrored.pixels.empty()) {
         CKN_ASSIGN_OR_RETURN(mirrored, MirrorLeftRight(image));
       }
       CKN_ASSIGN_OR_RETURN(const FeatureMap mirrored_map, Preprocess(mirrored, network.input));
       other.resize(count);
-      network.encoder.Encode(mirrored_map, other);
+      float of_mirrored = 0;
+      network.encoder.Encode(mirrored_map, other, residual == nullptr ? nullptr : &of_mirrored);
+      of_image = 0.5F * (of_image + of_mirrored);
       for (std::size_t i = 0; i < count; ++i) out[i] = 0.5F * (out[i] + other[i]);
     }
+    residuals += of_image;
     out = out.subspan(count);
   }
+  if (residual != nullptr) *residual = residuals / static_cast<float>(networks_.size());
   return absl::OkStatus();
 }
 

@@ -27,7 +27,10 @@ class FeatureExtractor {
   // The last maps, flattened [height][width][channels], one behind the other, not standardised, into out
   // (feature_count() floats); of a network with `mirror`, the mean of the image's map and the mirror image's.
   // INVALID_ARGUMENT: the image does not fit.
-  absl::Status Extract(const ImageU8& image, std::span<float> out) const;
+  // The residual, if asked for, is the mean of the networks' (Encoder::Encode). Only if has_residual().
+  absl::Status Extract(const ImageU8& image, std::span<float> out, float* residual = nullptr) const;
+  // Whether all networks have one.
+  [[nodiscard]] bool has_residual() const;
 
  private:
   struct Network {

@@ -19,8 +19,12 @@ absl::Status CheckFinite(std::span<const float> values, const char* what) {
 
 }  // namespace
 
-Pipeline::Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm)
-    : extractor_(std::move(extractor)), standardizations_(std::move(standardizations)), svm_(std::move(svm)) {}
+Pipeline::Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm,
+                   std::vector<float> residual_quantiles)
+    : extractor_(std::move(extractor)),
+      standardizations_(std::move(standardizations)),
+      svm_(std::move(svm)),
+      residual_quantiles_(std::move(residual_quantiles)) {}
 
 absl::StatusOr<Pipeline> Pipeline::Create(const Model& model) {
   FeatureExtractor extractor;
@@ -40,19 +44,30 @@ absl::StatusOr<Pipeline> Pipeline::Create(const Model& model) {
         absl::StrFormat("classifier: got weights[%d][%d], bias[%d], expected %d features and one bias a class",
                         model.svm.classes(), model.svm.features(), model.svm.bias.size(), extractor.feature_count()));
   }
-  return Pipeline(std::move(extractor), std::move(standardizations), model.svm);
+  if (!model.residual_quantiles.empty() && !extractor.has_residual()) {
+    return absl::InvalidArgumentError("residual_quantiles: expected none, the last layer has a projection");
+  }
+  return Pipeline(std::move(extractor), std::move(standardizations), model.svm, model.residual_quantiles);
 }
 
-absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image) const {
+absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image, std::optional<Novelty>* novelty) const {
   std::vector<float> features(static_cast<std::size_t>(extractor_.feature_count()));
-  CKN_RETURN_IF_ERROR(extractor_.Extract(image, features));
+  float residual = 0;
+  const bool ranked = novelty != nullptr && !residual_quantiles_.empty();
+  CKN_RETURN_IF_ERROR(extractor_.Extract(image, features, ranked ? &residual : nullptr));
   Standardize(standardizations_, features);
   CKN_RETURN_IF_ERROR(CheckFinite(features, "features"));
+  if (ranked) {
+    CKN_RETURN_IF_ERROR(CheckFinite({&residual, 1}, "residuals"));
+    *novelty = RankResidual(residual_quantiles_, residual);
+  } else if (novelty != nullptr) {
+    novelty->reset();
+  }
   return features;
 }
 
-absl::StatusOr<std::vector<float>> Pipeline::Classify(const ImageU8& image) const {
-  CKN_ASSIGN_OR_RETURN(const std::vector<float> features, Encode(image));
+absl::StatusOr<std::vector<float>> Pipeline::Classify(const ImageU8& image, std::optional<Novelty>* novelty) const {
+  CKN_ASSIGN_OR_RETURN(const std::vector<float> features, Encode(image, novelty));
   std::vector<float> scores = svm_.Score(features);
   CKN_RETURN_IF_ERROR(CheckFinite(scores, "scores"));
   return scores;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/feature_extractor.h"
 #include "server/image/image.h"
+#include "server/novelty.h"
 #include "server/store/model.h"
 #include "server/svm/linear_svm.h"
 
@@ -21,9 +23,11 @@ class Pipeline {
   [[nodiscard]] int class_count() const { return svm_.classes(); }
 
   // Standardised features, [feature_count()]. INVALID_ARGUMENT: the image does not fit the model.
-  [[nodiscard]] absl::StatusOr<std::vector<float>> Encode(const ImageU8& image) const;
+  // The novelty, if asked for, is empty when the model has none: its last layer has a projection, or it is of a time
+  // before there was any.
+  absl::StatusOr<std::vector<float>> Encode(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
   // Margins, [class_count()].
-  [[nodiscard]] absl::StatusOr<std::vector<float>> Classify(const ImageU8& image) const;
+  absl::StatusOr<std::vector<float>> Classify(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
   // Of margins, [class_count()]; empty when the model is not calibrated.
   [[nodiscard]] std::vector<float> Probabilities(std::span<const float> scores) const {
     return svm_.probability_scale > 0 ? svm_.Probabilities(scores) : std::vector<float>();
@@ -31,11 +35,13 @@ class Pipeline {
   [[nodiscard]] double probability_scale() const { return svm_.probability_scale; }
 
  private:
-  Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm);
+  Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm,
+           std::vector<float> residual_quantiles);
 
   FeatureExtractor extractor_;
   std::vector<Standardization> standardizations_;  // one a network
   LinearSvm svm_;
+  std::vector<float> residual_quantiles_;  // empty: no novelty
 };
 
 }  // namespace ckn

@@ -25,6 +25,12 @@ struct Encoder::PackedLayer {
   float a = 0;
 };
 
+// Sums over all patches of a layer, of ||psi||^2 and ||zeta||^2.
+struct Encoder::Energy {
+  double patches = 0;
+  double activations = 0;
+};
+
 namespace {
 
 // Patches that must be changed before the product are copied out, this many floats at a time.
@@ -140,7 +146,7 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
 }
 
 // One layer, xi_{k-1} -> xi_k; `out` has the shape of the result and is 0.
-void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out) const {
+void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const {
   Workspace& work = ThreadWorkspace();
   const Layer& layer = layers_[k];
   const PackedLayer& packed = *packed_[k];
@@ -196,20 +202,28 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out)
     patches.offset = work.offsets.data();
     patches.norm = work.norms.data();
     for (const FilterBank::Block& block : packed.bank.blocks()) {
-      ActivateAndPool(packed.bank, block, patches, vertical, horizontal, out.channels, work.block, out.values.data());
+      ActivateAndPool(packed.bank, block, patches, vertical, horizontal, out.channels, work.block, out.values.data(),
+                      energy == nullptr ? nullptr : &energy->activations);
     }
+    if (energy != nullptr) energy->patches += static_cast<double>(SquaredNorm(work.norms.data(), count));
   }
 }
 
-void Encoder::Encode(const FeatureMap& input, std::span<float> out) const {
+void Encoder::Encode(const FeatureMap& input, std::span<float> out, float* residual) const {
   assert(static_cast<int>(out.size()) == feature_count());
   assert((MapShape{input.height, input.width, input.channels} == shapes_.front()));
+  assert(residual == nullptr || has_residual());
   Workspace& work = ThreadWorkspace();
   const FeatureMap* map = &input;
   for (std::size_t k = 0; k < layers_.size(); ++k) {
     FeatureMap& next = work.maps[map == &work.maps[0] ? 1 : 0];
     Reshape(next, shapes_[k + 1]);
-    EncodeLayer(k, *map, next);
+    Energy energy;
+    const bool measured = residual != nullptr && k + 1 == layers_.size();
+    EncodeLayer(k, *map, next, measured ? &energy : nullptr);
+    if (measured) {
+      *residual = energy.patches > 0 ? static_cast<float>(1 - energy.activations / energy.patches) : 1.0F;
+    }
     map = &next;
     const RowMatrixF& projection = layers_[k].projection;
     if (projection.size() == 0) continue;

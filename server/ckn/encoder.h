@@ -25,9 +25,18 @@ class Encoder {
   // Length of the feature vector: height * width * channels of the last map.
   [[nodiscard]] int feature_count() const;
 
+  // Whether Encode can tell how well the filters describe an image: not behind a projection, which is only applied to
+  // pooled activations.
+  [[nodiscard]] bool has_residual() const { return layers_.back().projection.size() == 0; }
+
   // xi_0 -> xi_N, flattened [height][width][channels] into out (feature_count() floats).
   // The input's shape must be input_shape(). The result does not depend on the thread or on earlier calls.
-  void Encode(const FeatureMap& input, std::span<float> out) const;
+  //
+  // The residual, if asked for, is 1 - sum ||zeta||^2 / sum ||psi||^2 over the patches psi of the last layer and their
+  // activations zeta: since ||zeta||^2 approximates K(psi, psi) = ||psi||^2 (eq. (3)), it is the part of the image that
+  // the learned filters do not describe. About 0 for images like those that the filters were learned on, 1 for patches
+  // that none of the filters is near, and for an image without any. Only if has_residual().
+  void Encode(const FeatureMap& input, std::span<float> out, float* residual = nullptr) const;
 
   // xi_0 -> xi_N as a map.
   [[nodiscard]] FeatureMap EncodeMap(const FeatureMap& input) const;
@@ -36,7 +45,8 @@ class Encoder {
   struct PackedLayer;
 
   Encoder() = default;
-  void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out) const;
+  struct Energy;
+  void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const;
 
   std::vector<Layer> layers_;
   std::vector<MapShape> shapes_;

@@ -24,6 +24,9 @@
 namespace ckn {
 namespace {
 
+// Rank of a novelty above which an image counts as unlike the training images; so does one in a hundred of those.
+constexpr float kNovel = 0.99F;
+
 struct EvaluateFlags {
   std::string file, data, split = "test", predictions;
   int threads = 0;
@@ -38,6 +41,7 @@ struct Evaluation {
   std::int64_t count = 0;
   std::int64_t errors = 0;
   std::optional<Calibration> calibration;  // if the model has probabilities
+  std::optional<std::int64_t> novel;       // images above kNovel, if the model can tell
   int threads = 0;
   double seconds = 0;
 
@@ -81,6 +85,7 @@ void PrintJson(const Evaluation& result) {
   json["accuracy_percent"] = result.AccuracyPercent();
   json["log_loss"] = result.calibration ? nlohmann::ordered_json(result.calibration->log_loss) : nullptr;
   json["calibration_error"] = result.calibration ? nlohmann::ordered_json(result.calibration->error) : nullptr;
+  json["novel_images"] = result.novel ? nlohmann::ordered_json(*result.novel) : nullptr;
   json["images_per_second"] = result.ImagesPerSecond();
   json["threads"] = result.threads;
   json["classes"] = result.classes;
@@ -108,6 +113,10 @@ void PrintText(const Evaluation& result) {
   if (result.calibration) {
     std::printf("probabilities: log loss %.4f, calibration error %.2f %%\n", result.calibration->log_loss,
                 100 * result.calibration->error);
+  }
+  if (result.novel) {
+    std::printf("novel: %s of %s images are less well described by the filters than 99 %% of the training images\n",
+                Thousands(*result.novel).c_str(), Thousands(result.count).c_str());
   }
   std::printf("%.0f images/s with %d thread%s\n", result.ImagesPerSecond(), result.threads,
               result.threads == 1 ? "" : "s");
@@ -154,7 +163,8 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   if (flags.limit > 0) count = std::min(count, static_cast<std::size_t>(flags.limit));
   ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
   const auto start = std::chrono::steady_clock::now();
-  const absl::StatusOr<RowMatrixF> scores = ScoreImages(pipeline, data, count, pool, Progress{});
+  std::vector<std::optional<Novelty>> novelties;
+  const absl::StatusOr<RowMatrixF> scores = ScoreImages(pipeline, data, count, pool, Progress{}, &novelties);
   CKN_RETURN_IF_ERROR(Annotate(scores.status(), flags.data));
 
   Evaluation result;
@@ -171,15 +181,21 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   const std::vector<int> predicted = PredictedClasses(*scores);
   std::vector<int> labels;
   const bool names = !data.item_names.empty();
-  std::string lines = names ? "index,true,predicted,file\n" : "index,true,predicted\n";
+  const bool ranked = count > 0 && novelties.front().has_value();
+  std::string lines =
+      absl::StrCat("index,true,predicted", ranked ? ",residual,novelty" : "", names ? ",file" : "", "\n");
   for (std::size_t i = 0; i < count; ++i) {
     const auto label = static_cast<std::size_t>((*classes)[static_cast<std::size_t>(data.labels[i])]);
     const auto guess = static_cast<std::size_t>(predicted[i]);
     labels.push_back(static_cast<int>(label));
     ++result.confusion[label][guess];
     if (label != guess) ++result.errors;
-    absl::StrAppend(&lines, i, ",", label, ",", guess, names ? "," : "", names ? CsvField(data.item_names[i]) : "",
-                    "\n");
+    absl::StrAppend(&lines, i, ",", label, ",", guess);
+    if (ranked) absl::StrAppend(&lines, ",", novelties[i]->residual, ",", novelties[i]->rank);
+    absl::StrAppend(&lines, names ? "," : "", names ? CsvField(data.item_names[i]) : "", "\n");
+  }
+  if (ranked) {
+    result.novel = std::ranges::count_if(novelties, [](const auto& novelty) { return novelty->rank > kNovel; });
   }
   if (const double scale = pipeline.probability_scale(); scale > 0) {
     result.calibration = MeasureCalibration(*scores, labels, scale);
@@ -211,7 +227,8 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->json, "Print JSON instead of tables");
   command
       ->add_option("--predictions", flags->predictions,
-                   "Also write index, true and predicted class of each image, and its file in an image folder, as CSV")
+                   "Also write index, true and predicted class of each image, its novelty (residual and rank) if the "
+                   "model has it, and its file in an image folder, as CSV")
       ->type_name("CSV");
   command->callback([flags, &exit_code] { exit_code = ExitCode("evaluate", RunEvaluate(*flags)); });
 }

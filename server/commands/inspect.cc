@@ -219,6 +219,24 @@ void PrintProvenance(const Model& model) {
   table.Print();
 }
 
+// Of the training images' residuals, see Novelty in inference.proto.
+constexpr std::pair<const char*, double> kResidualQuantiles[] = {
+    {"0.01", 0.01}, {"0.5", 0.5}, {"0.99", 0.99}, {"1", 1}};
+
+float ResidualQuantile(const Model& model, double part) {
+  const auto last = static_cast<double>(model.residual_quantiles.size() - 1);
+  return model.residual_quantiles[static_cast<std::size_t>(std::llround(part * last))];
+}
+
+void PrintResiduals(const Model& model) {
+  if (model.residual_quantiles.empty()) return;
+  std::printf("\nNovelty: residual of the training images\n  quantile");
+  for (const auto& [name, part] : kResidualQuantiles) std::printf("  %8s", name);
+  std::printf("\n  residual");
+  for (const auto& [name, part] : kResidualQuantiles) std::printf("  %8.4f", ResidualQuantile(model, part));
+  std::printf("\n");
+}
+
 void PrintText(const LoadedModel& loaded, const std::vector<NetworkFacts>& networks, const std::string& path) {
   const Model& model = loaded.model;
   std::printf("%s\n", model.name.c_str());
@@ -239,6 +257,7 @@ void PrintText(const LoadedModel& loaded, const std::vector<NetworkFacts>& netwo
     PrintLayers(facts);
     PrintLearning(facts.network);
   }
+  PrintResiduals(model);
   PrintProvenance(model);
 }
 
@@ -314,6 +333,11 @@ void PrintJson(const LoadedModel& loaded, const std::vector<NetworkFacts>& netwo
     }
   }
   json["probability_scale"] = model.svm.probability_scale > 0 ? Json(model.svm.probability_scale) : Json();
+  json["residual_quantiles"] = nullptr;
+  if (!model.residual_quantiles.empty()) {
+    Json& quantiles = json["residual_quantiles"];
+    for (const auto& [name, part] : kResidualQuantiles) quantiles[name] = ResidualQuantile(model, part);
+  }
   json["classes"] = model.class_names;
   Json& provenance = json["provenance"];
   provenance["program_version"] = from.program_version();

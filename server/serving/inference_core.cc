@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -61,6 +62,13 @@ absl::StatusOr<ImageU8> ImageFromPixels(const v1::Pixels& pixels, const Inferenc
                  .width = pixels.width(),
                  .channels = pixels.channels(),
                  .pixels = {pixels.data().begin(), pixels.data().end()}};
+}
+
+template <typename Result>
+void SetNovelty(const std::optional<Novelty>& novelty, Result* result) {
+  if (!novelty) return;
+  result->mutable_novelty()->set_residual(novelty->residual);
+  result->mutable_novelty()->set_rank(novelty->rank);
 }
 
 ImageOutcome Outcome(absl::StatusCode code) {
@@ -238,7 +246,9 @@ void InferenceCore::Classify(const CallContext& context, const v1::ClassifyReque
     response->set_model(model->info.name());
     return Queue<v1::Classification>(
         call, request.images(), response->mutable_results(), [model, top_k](const ImageU8& image, auto* result) {
-          CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model->pipeline.Classify(image));
+          std::optional<Novelty> novelty;
+          CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model->pipeline.Classify(image, &novelty));
+          SetNovelty(novelty, result);
           const std::vector<float> probabilities = model->pipeline.Probabilities(scores);
           for (const int index : TopK(scores, top_k)) {
             v1::ClassScore* const entry = result->add_classes();
@@ -263,12 +273,14 @@ void InferenceCore::Encode(const CallContext& context, const v1::EncodeRequest& 
     CKN_RETURN_IF_ERROR(
         CheckReplySize(request.images_size(), kResultOverhead + std::int64_t{4} * model->pipeline.feature_count()));
     response->set_model(model->info.name());
-    return Queue<v1::Features>(call, request.images(), response->mutable_results(),
-                               [model](const ImageU8& image, auto* result) {
-                                 CKN_ASSIGN_OR_RETURN(const std::vector<float> features, model->pipeline.Encode(image));
-                                 result->mutable_values()->Add(features.begin(), features.end());
-                                 return absl::OkStatus();
-                               });
+    return Queue<v1::Features>(
+        call, request.images(), response->mutable_results(), [model](const ImageU8& image, auto* result) {
+          std::optional<Novelty> novelty;
+          CKN_ASSIGN_OR_RETURN(const std::vector<float> features, model->pipeline.Encode(image, &novelty));
+          SetNovelty(novelty, result);
+          result->mutable_values()->Add(features.begin(), features.end());
+          return absl::OkStatus();
+        });
   });
   if (!admitted.ok()) End(*call, admitted);
 }

@@ -158,11 +158,24 @@ void PoolRow(const float* activations, int columns, int y, const PoolingAxis& ve
   }
 }
 
+// The sum of the squares of `count` activations, a multiple of the lanes.
+float Energy(const float* activations, std::size_t count) {
+  const Tag d;
+  Vec sum = hn::Zero(d);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    const Vec value = hn::Load(d, activations + i);
+    sum = hn::MulAdd(value, value, sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 template <int kVectors>
 void RunBlock(const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
-              const PoolingAxis& horizontal, int origin, float* activations, float* pooled) {
+              const PoolingAxis& horizontal, int origin, float* activations, float* pooled, double* energy) {
+  const std::size_t row_size = static_cast<std::size_t>(rows.columns) * kVectors * hn::Lanes(Tag());
   for (int row = 0; row < rows.rows; ++row) {
     ActivateRow<kVectors>(rows, row, weights, bias, activations);
+    if (energy != nullptr) *energy += static_cast<double>(Energy(activations, row_size));
     PoolRow<kVectors>(activations, rows.columns, rows.first_row + row, vertical, horizontal, origin, pooled);
   }
 }
@@ -170,14 +183,14 @@ void RunBlock(const PatchRows& rows, const float* weights, const float* bias, co
 // activations [columns][vectors * lanes] and pooled [output rows from origin on][output columns][vectors * lanes] are
 // of the block only.
 void Run(int vectors, const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
-         const PoolingAxis& horizontal, int origin, float* activations, float* pooled) {
+         const PoolingAxis& horizontal, int origin, float* activations, float* pooled, double* energy) {
   switch (vectors) {
     case 1:
-      return RunBlock<1>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+      return RunBlock<1>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
     case 2:
-      return RunBlock<2>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+      return RunBlock<2>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
     default:
-      return RunBlock<kMaxVectors>(rows, weights, bias, vertical, horizontal, origin, activations, pooled);
+      return RunBlock<kMaxVectors>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
   }
 }
 
@@ -254,19 +267,19 @@ FilterBank::FilterBank(const RowMatrixF& filters, const Eigen::VectorXf& bias) {
 
 void ActivateAndPool(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows,
                      const PoolingAxis& vertical, const PoolingAxis& horizontal, int p, AlignedFloats& scratch,
-                     float* pooled) {
+                     float* pooled, double* energy) {
   const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(HWY_DYNAMIC_DISPATCH(Lanes)());
   const auto [first, last] = vertical.Reached(rows.first_row, rows.first_row + rows.rows - 1);
-  if (first > last) return;
+  if (first > last && energy == nullptr) return;
   const auto columns = static_cast<std::size_t>(horizontal.size);
-  const std::size_t outputs = static_cast<std::size_t>(last - first + 1) * columns;
+  const std::size_t outputs = static_cast<std::size_t>(std::max(0, last - first + 1)) * columns;
   const std::size_t row = static_cast<std::size_t>(rows.columns) * width;
   scratch.Reserve(row + outputs * width);
   float* const block_pooled = scratch.data() + row;
   std::fill_n(block_pooled, outputs * width, 0.0F);
   HWY_DYNAMIC_DISPATCH(Run)
   (block.vectors, rows, bank.weights(block), bank.bias(block), vertical, horizontal, first, scratch.data(),
-   block_pooled);
+   block_pooled, energy);
   float* to = pooled + static_cast<std::size_t>(first) * columns * static_cast<std::size_t>(p) + block.first;
   for (std::size_t i = 0; i < outputs; ++i, to += p) {
     for (int l = 0; l < block.count; ++l) to[l] += block_pooled[i * width + static_cast<std::size_t>(l)];

@@ -77,9 +77,10 @@ struct PatchRows {
 };
 
 // Adds the pooled activations of these rows for one block of filters to pooled [vertical.size][horizontal.size][p],
-// from the block's first filter on. `scratch` grows to one row of activations and the block's pooled map.
+// from the block's first filter on. `scratch` grows to one row of activations and the block's pooled map. The squares
+// of all the activations are added to *energy, unless it is nullptr.
 void ActivateAndPool(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows,
                      const PoolingAxis& vertical, const PoolingAxis& horizontal, int p, AlignedFloats& scratch,
-                     float* pooled);
+                     float* pooled, double* energy);
 
 }  // namespace ckn

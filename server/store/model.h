@@ -27,6 +27,8 @@ struct Model {
   std::vector<Network> networks;
   LinearSvm svm;
   std::vector<std::string> class_names;  // [svm.classes()]
+  // Of the training images (server/novelty.h), ascending; empty: the model cannot tell what is new to it.
+  std::vector<float> residual_quantiles;
   v1::Provenance provenance;
 };
 

@@ -93,6 +93,17 @@ absl::Status ReadSquare(std::string_view field, const std::string& bytes, std::i
   return absl::OkStatus();
 }
 
+absl::Status ReadResidualQuantiles(const std::string& bytes, const ModelLimits& limits, std::vector<float>& out) {
+  const auto count = static_cast<std::int64_t>(bytes.size() / 4);
+  CKN_RETURN_IF_ERROR(CheckRange("residual_quantiles", count, 0, limits.max_quantiles));
+  CKN_RETURN_IF_ERROR(CheckFloatBytes("residual_quantiles", bytes, count, 1));
+  out.resize(static_cast<std::size_t>(count));
+  ReadFloats(bytes, out);
+  CKN_RETURN_IF_ERROR(CheckParameters("residual_quantiles", out));
+  if (std::is_sorted(out.begin(), out.end())) return absl::OkStatus();
+  return Bad("residual_quantiles: expected them to ascend");
+}
+
 absl::StatusOr<InputSpec> InputFromProto(const v1::InputSpec& proto, const ModelLimits& limits) {
   CKN_RETURN_IF_ERROR(CheckRange("height", proto.height(), 1, limits.max_image_side));
   CKN_RETURN_IF_ERROR(CheckRange("width", proto.width(), 1, limits.max_image_side));
@@ -346,6 +357,7 @@ v1::Model ToProto(const Model& model) {
   SetBytes(model.svm.bias, svm.mutable_bias());
   svm.set_probability_scale(model.svm.probability_scale);
   for (const std::string& name : model.class_names) proto.add_class_names(name);
+  AppendFloats(model.residual_quantiles, *proto.mutable_residual_quantiles());
   *proto.mutable_provenance() = model.provenance;
   return proto;
 }
@@ -387,6 +399,8 @@ absl::StatusOr<Model> FromProto(const v1::Model& proto, const ModelLimits& limit
     return Bad("svm.probability_scale: got %g, expected 0 to %g", svm.probability_scale(), kMaxParameter);
   }
   model.svm.probability_scale = svm.probability_scale();
+
+  CKN_RETURN_IF_ERROR(ReadResidualQuantiles(proto.residual_quantiles(), limits, model.residual_quantiles));
 
   CKN_RETURN_IF_ERROR(Annotate(CheckProvenance(proto.provenance(), limits), "provenance"));
   model.provenance = proto.provenance();

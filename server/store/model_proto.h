@@ -23,6 +23,7 @@ struct ModelLimits {
   std::int64_t max_map_values = std::int64_t{1} << 28;  // of the input and of each activation map, a GiB of float32
   int max_features = 1 << 22;
   int max_classes = 1 << 16;
+  int max_quantiles = 1001;
   int max_name_bytes = 256;      // the model's and each class's
   int max_text_bytes = 1 << 16;  // every other string
 };

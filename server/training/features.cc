@@ -26,16 +26,18 @@ void ForEachRowBlock(Eigen::Index rows, ThreadPool& pool, Body body) {
 }  // namespace
 
 absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows,
-                                         const FeatureExtractor& extractor, ThreadPool& pool,
-                                         const Progress& progress) {
+                                         const FeatureExtractor& extractor, ThreadPool& pool, const Progress& progress,
+                                         std::vector<float>* residuals) {
   const int features = extractor.feature_count();
   RowMatrixF x(static_cast<Eigen::Index>(rows.size()), features + 1);
+  if (residuals != nullptr) residuals->assign(rows.size(), 0);
   absl::Mutex mu;
   absl::Status failure;
   pool.ParallelFor(rows.size(), [&](std::size_t i, int) {
     if (progress.stopped()) return;
     float* row = x.row(static_cast<Eigen::Index>(i)).data();
-    const absl::Status status = extractor.Extract(data.Image(rows[i]), {row, static_cast<std::size_t>(features)});
+    const absl::Status status = extractor.Extract(data.Image(rows[i]), {row, static_cast<std::size_t>(features)},
+                                                  residuals != nullptr ? &(*residuals)[i] : nullptr);
     row[features] = 1;
     if (status.ok()) return;
     const absl::MutexLock lock(&mu);
@@ -47,13 +49,16 @@ absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const st
 }
 
 absl::StatusOr<RowMatrixF> ScoreImages(const Pipeline& pipeline, const Dataset& data, std::size_t count,
-                                       ThreadPool& pool, const Progress& progress) {
+                                       ThreadPool& pool, const Progress& progress,
+                                       std::vector<std::optional<Novelty>>* novelties) {
+  if (novelties != nullptr) novelties->assign(count, std::nullopt);
   RowMatrixF all(static_cast<Eigen::Index>(count), pipeline.class_count());
   absl::Mutex mu;
   absl::Status failure;
   pool.ParallelFor(count, [&](std::size_t i, int) {
     if (progress.stopped()) return;
-    const absl::StatusOr<std::vector<float>> scores = pipeline.Classify(data.Image(i));
+    const absl::StatusOr<std::vector<float>> scores =
+        pipeline.Classify(data.Image(i), novelties != nullptr ? &(*novelties)[i] : nullptr);
     if (scores.ok()) {
       std::copy(scores->begin(), scores->end(), all.row(static_cast<Eigen::Index>(i)).begin());
       return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "server/base/matrix.h"
 #include "server/base/thread_pool.h"
 #include "server/feature_extractor.h"
+#include "server/novelty.h"
 #include "server/pipeline.h"
 #include "server/svm/linear_svm.h"
 #include "server/training/dataset.h"
@@ -18,9 +20,11 @@ namespace ckn {
 // Feature matrices of the classifier's training have one column more than there are features: ones, whose weight is
 // the bias.
 
-// Features of data.Image(rows[i]), not standardised: [rows.size()][features + 1].
+// Features of data.Image(rows[i]), not standardised: [rows.size()][features + 1]. `residuals`, if not nullptr, becomes
+// those of the images, [rows.size()]; only if the extractor has them.
 absl::StatusOr<RowMatrixF> EncodeDataset(const Dataset& data, std::span<const std::size_t> rows,
-                                         const FeatureExtractor& extractor, ThreadPool& pool, const Progress& progress);
+                                         const FeatureExtractor& extractor, ThreadPool& pool, const Progress& progress,
+                                         std::vector<float>* residuals = nullptr);
 
 // For each part of the features, `counts` wide, one behind the other: mean of the rows and average norm of what is
 // left, the paper's "centered, rescaled to have unit l2-norm on average". x [n][features + 1], n >= 1; the counts add
@@ -33,9 +37,10 @@ void Standardize(std::span<const Standardization> standardizations, Eigen::Ref<R
 void Unstandardize(std::span<const Standardization> standardizations, Eigen::Ref<RowMatrixF> x, ThreadPool& pool);
 
 // Margins of each of the first `count` images, [count][classes]. Every image is scored by itself, so the result does
-// not depend on the threads. Errors name the image.
+// not depend on the threads. Errors name the image. `novelties`, if not nullptr, becomes the images', [count].
 absl::StatusOr<RowMatrixF> ScoreImages(const Pipeline& pipeline, const Dataset& data, std::size_t count,
-                                       ThreadPool& pool, const Progress& progress);
+                                       ThreadPool& pool, const Progress& progress,
+                                       std::vector<std::optional<Novelty>>* novelties = nullptr);
 
 // The class of the largest margin, of each row.
 std::vector<int> PredictedClasses(const RowMatrixF& scores);

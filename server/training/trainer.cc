@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/status.h"
 #include "server/feature_extractor.h"
+#include "server/novelty.h"
 #include "server/pipeline.h"
 #include "server/store/model_proto.h"
 #include "server/training/checkpoint.h"
@@ -107,7 +108,10 @@ absl::StatusOr<Model> Finish(Draft draft, const Dataset& train, const Dataset* t
   progress.report(
       absl::StrFormat("encoding %d images to %d features", selection.rows.size(), extractor.feature_count()));
   {
-    CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress));
+    std::vector<float> residuals;
+    CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress,
+                                                            extractor.has_residual() ? &residuals : nullptr));
+    if (!residuals.empty()) model.residual_quantiles = ResidualQuantiles(std::move(residuals));
     CKN_RETURN_IF_ERROR(
         TrainClassifier(selection, features, extractor.feature_counts(), options, model, pool, progress));
   }

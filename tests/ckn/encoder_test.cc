@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/ckn/kernel_map_slow.h"
+#include "server/ckn/patch.h"
 #include "tests/testing/simd_targets.h"
 
 namespace ckn {
@@ -114,6 +115,64 @@ TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
       EXPECT_NEAR(got[i], expected[i], 2e-3 * std::abs(expected[i]) + 1e-12) << sigma << " " << i;
     }
   }
+}
+
+// By the definition, in double precision, from the map below the last layer.
+double ResidualSlow(const Layer& layer, const FeatureMap& below) {
+  double energy = 0, described = 0;
+  std::vector<float> psi(static_cast<std::size_t>(layer.patch_dim()));
+  for (int y = 0; y + layer.patch_size <= below.height; ++y) {
+    for (int x = 0; x + layer.patch_size <= below.width; ++x) {
+      ExtractPatch(below, y, x, layer.patch_size, layer.subtract_patch_mean, psi.data());
+      const Eigen::VectorXd patch = Eigen::Map<const Eigen::VectorXf>(psi.data(), layer.patch_dim()).cast<double>();
+      const double norm = patch.norm();
+      energy += norm * norm;
+      for (int l = 0; l < layer.filter_count(); ++l) {
+        const double distance = (patch / norm - layer.filters.row(l).transpose().cast<double>()).squaredNorm();
+        described += norm * norm * layer.eta[l] * std::exp(-2 * distance / (layer.sigma * layer.sigma));
+      }
+    }
+  }
+  return 1 - described / energy;
+}
+
+TEST(EncoderTest, TheResidualIsThatOfTheLastLayersPatches) {
+  for (const bool centred : {false, true}) {
+    // A pooling filter of radius 1 at every fifth place: some rows of patches reach no output, and count all the same.
+    Layer last = RandomLayer({3, 6, 50, 5}, 2);
+    last.pooling_radius = 1;
+    last.eta *= 0.05F;
+    last.subtract_patch_mean = centred;
+    const Layer first = RandomLayer({2, 1, 6, 1}, 1);
+    const FeatureMap map = RandomMap(15, 12, 1, 5);
+    const FeatureMap below = MakeEncoder({first}, {15, 12, 1}).EncodeMap(map);
+    const double expected = ResidualSlow(last, below);
+    EXPECT_GT(std::abs(expected), 0.01);
+    EXPECT_LT(std::abs(expected - 1), 0.99);
+    ::ckn::testing::ForEachTarget([&] {
+      const Encoder encoder = MakeEncoder({first, last}, {15, 12, 1});
+      ASSERT_TRUE(encoder.has_residual());
+      std::vector<float> out(encoder.feature_count());
+      float residual = -1;
+      encoder.Encode(map, out, &residual);
+      EXPECT_NEAR(residual, expected, 1e-5);
+      EXPECT_EQ(out, Encode(encoder, map)) << "asking for it changes nothing";
+    });
+  }
+}
+
+TEST(EncoderTest, NothingAtAllHasAResidualOfOne) {
+  const Encoder encoder = MakeEncoder({RandomLayer({3, 1, 4, 2}, 1)}, {8, 8, 1});
+  std::vector<float> out(encoder.feature_count());
+  float residual = 0;
+  encoder.Encode(FeatureMap(8, 8, 1), out, &residual);
+  EXPECT_EQ(residual, 1);
+}
+
+TEST(EncoderTest, ThereIsNoResidualBehindAProjection) {
+  Layer layer = RandomLayer({3, 1, 4, 2}, 1);
+  layer.projection = RowMatrixF::Identity(4, 4);
+  EXPECT_FALSE(MakeEncoder({layer}, {8, 8, 1}).has_residual());
 }
 
 TEST(EncoderTest, AProjectionActsOnEachPlaceOfThePooledMap) {

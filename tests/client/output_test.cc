@@ -47,6 +47,18 @@ TEST(OutputTest, ProbabilitiesAreShownWhereTheModelHasThem) {
   EXPECT_FALSE(json["results"][2]["classes"][0].contains("probability"));
 }
 
+TEST(OutputTest, NoveltyIsShownWhereTheModelHasIt) {
+  BulkResult<v1::Classification> bulk = SomeClassifications();
+  bulk.files[0].result.mutable_novelty()->set_residual(0.25F);
+  bulk.files[0].result.mutable_novelty()->set_rank(0.9876F);
+  EXPECT_THAT(ClassifyTable(bulk),
+              ::testing::StartsWith("a.png            seven  +1.5000  six  -0.5000  novelty 0.988\n"));
+  const Json json = Json::parse(ClassifyJson(bulk));
+  EXPECT_EQ(json["results"][0]["novelty"]["residual"], 0.25);
+  EXPECT_NEAR(json["results"][0]["novelty"]["rank"], 0.9876, 1e-6);
+  EXPECT_FALSE(json["results"][2].contains("novelty"));
+}
+
 TEST(OutputTest, FailureLinesNameFileCodeAndReason) {
   EXPECT_THAT(FailureLines(SomeClassifications()), ElementsAre("bad\\x0a.png: INVALID_ARGUMENT: truncated"));
 }

@@ -147,6 +147,25 @@ TEST_F(EvaluateTest, PredictionsFileNamesEachImage) {
   EXPECT_EQ(ReadAll(csv), expected);
 }
 
+TEST_F(EvaluateTest, NoveltyIsCountedAndWrittenWhereTheModelHasIt) {
+  Model ranked = model_;
+  ranked.residual_quantiles = {-1e6F, -1e6F + 1};  // everything is new
+  const std::string path = dir_.File("ranked.ckn");
+  ASSERT_TRUE(WriteModelFile(ranked, path).ok());
+  const std::string csv = dir_.File("novelty.csv");
+  const Finished json = Ckn({"evaluate", path, "--data", Data(), "--json", "--predictions", csv});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(Json::parse(json.out)["novel_images"], 15);
+  EXPECT_THAT(ReadAll(csv), StartsWith("index,true,predicted,residual,novelty,file\n0,0,"));
+  EXPECT_THAT(ReadAll(csv), HasSubstr(",1,\""));
+  EXPECT_THAT(Ckn({"evaluate", path, "--data", Data()}).out, HasSubstr("novel: 15 of 15 images"));
+  EXPECT_THAT(Ckn({"inspect", path}).out, HasSubstr("Novelty: residual of the training images"));
+  EXPECT_EQ(Json::parse(Ckn({"inspect", path, "--json"}).out)["residual_quantiles"]["1"], -1e6F + 1);
+
+  const Finished without = Ckn({"evaluate", model_path_, "--data", Data(), "--json"});
+  EXPECT_TRUE(Json::parse(without.out)["novel_images"].is_null());
+}
+
 TEST_F(EvaluateTest, TextShowsErrorAndConfusion) {
   const Finished run = Ckn({"evaluate", model_path_, "--data", Data()});
   ASSERT_EQ(run.exit_code, 0) << run.err;

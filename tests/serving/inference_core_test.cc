@@ -186,6 +186,31 @@ TEST_F(InferenceCoreTest, ACalibratedModelGivesProbabilities) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
+TEST_F(InferenceCoreTest, NoveltyIsToldWhereTheModelHasIt) {
+  v1::ClassifyRequest classify;
+  v1::EncodeRequest encode;
+  *classify.add_images() = *encode.add_images() = Encoded(TinyImage(model_, 1));
+  v1::ClassifyResponse classified;
+  v1::EncodeResponse encoded;
+  ASSERT_TRUE(Classify(classify, &classified).ok() && Encode(encode, &encoded).ok());
+  EXPECT_FALSE(classified.results(0).has_novelty());
+  EXPECT_FALSE(encoded.results(0).has_novelty());
+
+  Model ranked = model_;
+  ranked.residual_quantiles = {-5, 0.5F, 2};
+  Serve({ranked});
+  classified.Clear();
+  encoded.Clear();
+  ASSERT_TRUE(Classify(classify, &classified).ok() && Encode(encode, &encoded).ok());
+  std::optional<Novelty> expected;
+  ASSERT_TRUE(Pipeline::Create(ranked)->Classify(TinyImage(model_, 1), &expected).ok());
+  for (const v1::Novelty& novelty : {classified.results(0).novelty(), encoded.results(0).novelty()}) {
+    EXPECT_EQ(novelty.residual(), expected->residual);
+    EXPECT_EQ(novelty.rank(), expected->rank);
+    EXPECT_GT(novelty.rank(), 0);
+  }
+}
+
 TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {
   const auto pipeline = Pipeline::Create(model_);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();

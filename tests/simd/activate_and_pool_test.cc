@@ -30,7 +30,7 @@ std::vector<float> PowersOfTwo(const std::vector<float>& t) {
   AlignedFloats scratch;
   std::vector<float> out(n);
   for (const FilterBank::Block& block : bank.blocks()) {
-    ActivateAndPool(bank, block, rows, vertical, horizontal, 1, scratch, out.data());
+    ActivateAndPool(bank, block, rows, vertical, horizontal, 1, scratch, out.data(), nullptr);
   }
   return out;
 }
@@ -95,9 +95,11 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
         std::vector<double> expected(outputs, 1.0);
         const FilterBank bank(filters, bias);
         AlignedFloats scratch;
+        double energy = 1;  // it adds to that, too
         for (const FilterBank::Block& block : bank.blocks()) {
-          ActivateAndPool(bank, block, rows, vertical, horizontal, p, scratch, got.data());
+          ActivateAndPool(bank, block, rows, vertical, horizontal, p, scratch, got.data(), &energy);
         }
+        double expected_energy = 1;
         for (int row = 0; row < row_count; ++row) {
           for (int x = 0; x < columns; ++x) {
             const auto at = static_cast<std::size_t>(row * columns + x);
@@ -105,6 +107,7 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
               double u = 0;
               for (int k = 0; k < kDim; ++k) u += static_cast<double>(patches[at * kDim + k]) * filters(l, k);
               const double activation = norm[at] * std::exp2(slope[at] * u + offset[at] + bias[l]);
+              expected_energy += activation * activation;
               for (int i = 0; i < vertical.size; ++i) {
                 for (int j = 0; j < horizontal.size; ++j) {
                   const int dy = row + 4 - 2 * i, dx = x - 2 * j;
@@ -116,6 +119,7 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
             }
           }
         }
+        ASSERT_NEAR(energy, expected_energy, 3e-6 * expected_energy) << "p " << p << " columns " << columns;
         for (std::size_t i = 0; i < outputs; ++i) {
           ASSERT_NEAR(got[i], expected[i], 3e-6 * (1 + std::abs(expected[i]))) << "p " << p << " columns " << columns;
         }

@@ -61,6 +61,7 @@ Model FullModel() {
   network.standardization.mean = Eigen::VectorXf::Random(5);
   model.svm.weights = RowMatrixF::Random(3, 5);
   model.svm.probability_scale = 2.5F;
+  model.residual_quantiles = {-0.5F, 0.25F, 0.25F, 1};
   model.class_names = {"cat", "Grüße", "a b"};
   network.input.resize = ResizePolicy::kStretch;
   model.provenance.set_program_version("0.1.0");
@@ -129,6 +130,7 @@ void ExpectEqual(const Model& a, const Model& b) {
   EXPECT_EQ(a.svm.bias, b.svm.bias);
   EXPECT_EQ(a.svm.probability_scale, b.svm.probability_scale);
   EXPECT_EQ(a.class_names, b.class_names);
+  EXPECT_EQ(a.residual_quantiles, b.residual_quantiles);
   EXPECT_EQ(a.provenance.SerializeAsString(), b.provenance.SerializeAsString());
 }
 
@@ -436,6 +438,14 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
        "svm.bias[2]: got -inf"},
       {"probability scale", [](v1::Model& m) { m.mutable_svm()->set_probability_scale(-1); },
        "svm.probability_scale: got -1, expected 0 to 1e+09"},
+      {"quantiles cut", [](v1::Model& m) { m.mutable_residual_quantiles()->push_back('x'); },
+       "residual_quantiles: got 17 bytes, expected 16 (4 x 1 float32)"},
+      {"quantiles too many", [](v1::Model& m) { m.mutable_residual_quantiles()->append(4 * 998, '\0'); },
+       "residual_quantiles: got 1002, expected 0 to 1001"},
+      {"quantiles NaN", [nan](v1::Model& m) { SetFloat(m.mutable_residual_quantiles(), 1, nan); },
+       "residual_quantiles[1]: got nan"},
+      {"quantiles descend", [](v1::Model& m) { SetFloat(m.mutable_residual_quantiles(), 3, 0); },
+       "residual_quantiles: expected them to ascend"},
       {"version text", [](v1::Model& m) { m.mutable_provenance()->set_program_version("\x01"); },
        "provenance: program_version"},
       {"command", [](v1::Model& m) { m.mutable_provenance()->set_command("a\nb"); }, "provenance: command"},

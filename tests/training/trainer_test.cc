@@ -95,6 +95,7 @@ TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
   for (const v1::ValidationPoint& point : provenance.validation_curve()) best = std::min(best, point.error_percent());
   EXPECT_EQ(provenance.validation_error_percent(), best);
   EXPECT_GT(model->svm.probability_scale, 0);
+  EXPECT_EQ(model->residual_quantiles.size(), 240U);
   for (const v1::LayerLearning& learning : model->networks[0].learning) {
     EXPECT_EQ(learning.pairs(), 1500);
     EXPECT_LT(learning.objective(), 0.8 * learning.objective_start());
@@ -105,7 +106,13 @@ TEST(TrainerTest, LearnsFromPixelsAndRecordsWhatItDid) {
   ASSERT_TRUE(pipeline.ok());
   const Dataset test = Bars(90, 1, 99);
   int errors = 0;
-  for (std::size_t i = 0; i < test.size(); ++i) errors += ArgMax(*pipeline->Classify(test.Image(i))) != test.labels[i];
+  double ranks = 0;
+  for (std::size_t i = 0; i < test.size(); ++i) {
+    std::optional<Novelty> novelty;
+    errors += ArgMax(*pipeline->Classify(test.Image(i), &novelty)) != test.labels[i];
+    ranks += novelty->rank;
+  }
+  EXPECT_NEAR(ranks / 90, 0.5, 0.1) << "the test images are like the training images";
   EXPECT_DOUBLE_EQ(provenance.test_error_percent(), 100.0 * errors / 90);
   // Features have unit norm on average over the training set.
   const Dataset train = Bars(240, 1, 1);
