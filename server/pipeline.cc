@@ -68,6 +68,10 @@ absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image, std::o
 
 absl::StatusOr<std::vector<float>> Pipeline::Classify(const ImageU8& image, std::optional<Novelty>* novelty) const {
   CKN_ASSIGN_OR_RETURN(const std::vector<float> features, Encode(image, novelty));
+  return Score(features);
+}
+
+absl::StatusOr<std::vector<float>> Pipeline::Score(std::span<const float> features) const {
   std::vector<float> scores = svm_.Score(features);
   CKN_RETURN_IF_ERROR(CheckFinite(scores, "scores"));
   return scores;

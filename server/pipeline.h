@@ -26,12 +26,15 @@ class Pipeline {
   // The novelty, if asked for, is empty when the model has none: its last layer has a projection, or it is of a time
   // before there was any.
   absl::StatusOr<std::vector<float>> Encode(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
-  // Margins, [class_count()].
+  // Margins of standardised features, [class_count()].
+  [[nodiscard]] absl::StatusOr<std::vector<float>> Score(std::span<const float> features) const;
+  // Margins of an image, [class_count()].
   absl::StatusOr<std::vector<float>> Classify(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
   // Of margins, [class_count()]; empty when the model is not calibrated.
   [[nodiscard]] std::vector<float> Probabilities(std::span<const float> scores) const {
     return svm_.probability_scale > 0 ? svm_.Probabilities(scores) : std::vector<float>();
   }
+  [[nodiscard]] bool has_novelty() const { return !residual_quantiles_.empty(); }
   [[nodiscard]] double probability_scale() const { return svm_.probability_scale; }
 
  private:

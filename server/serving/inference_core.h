@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckn/v1/inference.pb.h"
+#include "google/protobuf/message.h"
+#include "server/image/image.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
 #include "server/serving/failure_log.h"
@@ -33,27 +36,50 @@ struct InferenceLimits {
   std::int64_t max_pixels = std::int64_t{1} << 24;          // height * width of one image
 };
 
-// The pixels of one image of a request. INVALID_ARGUMENT: no content; cannot be decoded; sizes that are not positive,
-// too large or do not match the data.
-absl::StatusOr<ImageU8> ImageFromProto(const v1::Image& image, const InferenceLimits& limits);
+// What a call does with its images, by number from 0. Different images may be worked on at the same time.
+struct ImageWork {
+  std::function<absl::StatusOr<ImageU8>(int image)> decode;
+  // Keeps what it finds out about the image.
+  std::function<absl::Status(int image, const ImageU8& pixels)> compute;
+  // Instead, for an image that failed; the message begins with its number. nullptr: the reply has no place for that,
+  // and the first failure is the call's.
+  std::function<void(int image, const absl::Status& status)> fail;
+  // At the end of a call that has not failed; may be nullptr.
+  std::function<void()> finish;
+};
 
-// The service ckn.v1.Inference without a transport: checks, queueing, per-image status, metrics. What each call does
-// and which errors it has is documented in proto/ckn/v1/inference.proto.
+// What all protocols have in common: checks, queueing, decoding and computing image by image, deadlines and
+// cancellation, metrics. The protocols' messages are known to its users only (native_api.h, open_inference.h).
 //
-// A call's context, request and response must live until its `done` is called, which happens exactly once: on the
-// calling thread when the call is refused, on a worker of the executor otherwise. On an error the response is empty.
+// Errors of a call: NOT_FOUND unknown model; INVALID_ARGUMENT no image or too many, no model named when there are
+// several, and what ImageWork or its maker says; RESOURCE_EXHAUSTED the queue is full; DEADLINE_EXCEEDED the deadline
+// passed before the work was done; CANCELLED; UNAVAILABLE draining. When a call holds exactly one image, that image's
+// status is the call's.
+//
+// A call's context and messages must live until its `done` is called, which happens exactly once: on the calling thread
+// when the call is refused, on a worker of the executor otherwise. On an error the response is empty.
 class InferenceCore {
  public:
   using Done = std::function<void(const absl::Status&)>;
+  // Checks the rest of a request, knowing its model, and says what to do with the images. The model lives until `done`.
+  using Prepare = std::function<absl::StatusOr<ImageWork>(const ServedModel& model)>;
 
   // All references must outlive this object and every call.
   InferenceCore(const ModelRegistry& models, Executor& executor, Metrics& metrics, const Clock& clock,
                 const InferenceLimits& limits);
 
-  void Classify(const CallContext& context, const v1::ClassifyRequest& request, v1::ClassifyResponse* response,
-                Done done);
-  void Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response, Done done);
-  void ListModels(const CallContext& context, v1::ListModelsResponse* response, Done done);
+  // A call with images. An empty model name means the only model there is.
+  void Run(Method method, const CallContext& context, std::string_view model, int images,
+           google::protobuf::Message* response, const Prepare& prepare, Done done);
+  // A call without; `body` fills the response, on the calling thread.
+  void Answer(Method method, const CallContext& context, google::protobuf::Message* response,
+              const std::function<absl::Status()>& body, Done done);
+
+  // INVALID_ARGUMENT when a reply would be longer than a message may be.
+  [[nodiscard]] absl::Status CheckReplySize(int images, std::int64_t bytes_per_image) const;
+
+  [[nodiscard]] const InferenceLimits& limits() const { return limits_; }
+  [[nodiscard]] const ModelRegistry& models() const { return models_; }
 
   // Calls that have begun so far, and those of them that have no reply yet.
   [[nodiscard]] std::int64_t calls_begun() const { return calls_begun_.load(); }
@@ -61,26 +87,17 @@ class InferenceCore {
 
  private:
   struct Call;
-  using Images = google::protobuf::RepeatedPtrField<v1::Image>;
-  // Fills one result from one decoded image.
-  template <typename Result>
-  using Compute = std::function<absl::Status(const ImageU8&, Result*)>;
 
   std::shared_ptr<Call> Begin(Method method, const CallContext& context, google::protobuf::Message* response,
                               Done done);
   void End(Call& call, const absl::Status& status);
-  absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, const std::string& model,
-                                                               const Images& images);
-  absl::Status CheckReplySize(int images, std::int64_t bytes_per_image) const;
-  absl::Status Interruption(const CallContext& context) const;
+  absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, std::string_view model, int images);
+  [[nodiscard]] absl::Status Interruption(const CallContext& context) const;
 
   // Hands the images to the executor; OK means that a worker will end the call.
-  template <typename Result>
-  absl::Status Queue(const std::shared_ptr<Call>& call, const Images& images,
-                     google::protobuf::RepeatedPtrField<Result>* results, Compute<Result> compute);
-  absl::Status RunImage(Call& call, const v1::Image& image, const std::function<absl::Status(const ImageU8&)>& compute);
-  template <typename Result>
-  void Finish(Call& call, const google::protobuf::RepeatedPtrField<Result>& results);
+  absl::Status Queue(const std::shared_ptr<Call>& call, int images);
+  void RunImage(Call& call, int image);
+  void Finish(Call& call);
 
   const ModelRegistry& models_;
   Executor& executor_;

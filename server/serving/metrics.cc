@@ -6,7 +6,9 @@
 namespace ckn {
 namespace {
 
-constexpr std::array<std::string_view, kMethodCount> kMethodNames = {"Classify", "Encode", "ListModels"};
+constexpr std::array<std::string_view, kMethodCount> kMethodNames = {"Classify",    "Encode",           "ListModels",
+                                                                     "ModelInfer",  "ModelStreamInfer", "ModelMetadata",
+                                                                     "ModelConfig", "RepositoryIndex"};
 constexpr std::array<const char*, kStageCount> kStageNames = {"decode", "queue", "compute"};
 constexpr std::array<const char*, kImageOutcomeCount> kOutcomeNames = {"ok", "invalid", "expired", "error"};
 // In parentheses, so that it reads unlike a model's name.

@@ -19,7 +19,17 @@
 
 namespace ckn {
 
-enum class Method { kClassify, kEncode, kListModels };
+enum class Method {
+  kClassify,
+  kEncode,
+  kListModels,
+  // The Open Inference Protocol's
+  kModelInfer,
+  kModelStreamInfer,  // a request of a stream
+  kModelMetadata,
+  kModelConfig,
+  kRepositoryIndex,
+};
 enum class Stage { kDecode, kQueue, kCompute };
 enum class ImageOutcome {
   kOk,
@@ -28,7 +38,7 @@ enum class ImageOutcome {
   kError,    // ours
 };
 
-inline constexpr std::size_t kMethodCount = 3;
+inline constexpr std::size_t kMethodCount = 8;
 inline constexpr std::size_t kStageCount = 3;
 inline constexpr std::size_t kImageOutcomeCount = 4;
 inline constexpr std::size_t kStatusCodeCount = 17;

@@ -65,7 +65,10 @@ Server::Server(const ServerOptions& options)
       executor_({.threads = options.threads, .max_queue = static_cast<std::size_t>(options.max_queue)},
                 &metrics_.queue_length()),
       core_(models_, executor_, metrics_, clock_, options.limits),
-      service_(core_) {}
+      native_api_(core_),
+      open_inference_(core_, options.version, [this] { return ready_.load(); }),
+      native_service_(native_api_),
+      open_inference_service_(open_inference_) {}
 
 Server::~Server() {
   if (!stopped_) Stop();
@@ -85,14 +88,18 @@ absl::Status Server::StartGrpc() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddListeningPort(options_.listen.ToString(), grpc::InsecureServerCredentials(), &grpc_port_);
-  builder.RegisterService(&service_);
+  builder.RegisterService(&native_service_);
+  builder.RegisterService(&open_inference_service_);
   grpc_server_ = builder.BuildAndStart();
   if (grpc_server_ == nullptr || grpc_port_ <= 0) {
     // gRPC only says that it failed; the operating system says why.
     CKN_RETURN_IF_ERROR(ListeningSocket::Open(options_.listen).status());
     return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options_.listen.ToString()));
   }
-  grpc_server_->GetHealthCheckService()->SetServingStatus(v1::Inference::service_full_name(), true);
+  for (const char* const service :
+       {v1::Inference::service_full_name(), inference::GRPCInferenceService::service_full_name()}) {
+    grpc_server_->GetHealthCheckService()->SetServingStatus(service, true);
+  }
   return absl::OkStatus();
 }
 

@@ -11,11 +11,13 @@
 #include "server/base/host_port.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
-#include "server/serving/grpc_service.h"
+#include "server/serving/grpc_services.h"
 #include "server/serving/http_endpoint.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/metrics.h"
 #include "server/serving/model_registry.h"
+#include "server/serving/native_api.h"
+#include "server/serving/open_inference.h"
 
 namespace grpc {
 class Server;
@@ -68,7 +70,10 @@ class Server {
   ModelRegistry models_;
   Executor executor_;
   InferenceCore core_;
-  GrpcService service_;
+  NativeApi native_api_;
+  OpenInference open_inference_;
+  NativeService native_service_;
+  OpenInferenceService open_inference_service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   int grpc_port_ = 0;
   bool stopped_ = false;

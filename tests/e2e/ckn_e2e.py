@@ -28,7 +28,9 @@ def parse_arguments():
 
 
 def import_stubs(arguments):
-    """Returns (inference_pb2, inference_pb2_grpc), generated from the source tree."""
+    """Returns the modules ckn.v1.inference_pb2 and _pb2_grpc, generated from the source tree, and beside them
+    inference.open_inference_pb2 and _pb2_grpc.
+    """
     out = os.path.join(arguments.work, os.path.splitext(os.path.basename(sys.argv[0]))[0])
     os.makedirs(out, exist_ok=True)
     proto = os.path.join(arguments.source, "proto")
@@ -40,6 +42,7 @@ def import_stubs(arguments):
             f"--grpc_python_out={out}",
             f"-I{proto}",
             os.path.join(proto, "ckn/v1/inference.proto"),
+            os.path.join(proto, "inference/open_inference.proto"),
         ],
         check=True,
     )

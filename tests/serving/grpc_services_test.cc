@@ -1,6 +1,8 @@
 // The service on a real gRPC server with workers driven by hand: what happens to a call whose client stops waiting.
-#include "server/serving/grpc_service.h"
+#include "server/serving/grpc_services.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,7 +28,7 @@ using ::ckn::testing::TempDir;
 using ::ckn::testing::TinyImage;
 using ::ckn::testing::TinyModel;
 
-class GrpcServiceTest : public ::testing::Test {
+class NativeServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const TempDir folder;
@@ -40,10 +42,12 @@ class GrpcServiceTest : public ::testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
+    builder.RegisterService(&open_service_);
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
-    stub_ = v1::Inference::NewStub(
-        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+    const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    stub_ = v1::Inference::NewStub(channel);
+    open_stub_ = inference::GRPCInferenceService::NewStub(channel);
     request_.add_images()->set_encoded(EncodePnm(TinyImage(TinyModel(), 1)));
   }
 
@@ -62,13 +66,106 @@ class GrpcServiceTest : public ::testing::Test {
   Metrics metrics_{"test"};
   Executor executor_{{.threads = 0, .max_queue = 4}, nullptr};
   InferenceCore core_{models_, executor_, metrics_, clock_, {}};
-  GrpcService service_{core_};
+  NativeApi api_{core_};
+  NativeService service_{api_};
+  OpenInference open_api_{core_, "test", [] { return true; }};
+  OpenInferenceService open_service_{open_api_};
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Inference::Stub> stub_;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> open_stub_;
   v1::ClassifyRequest request_;
 };
 
-TEST_F(GrpcServiceTest, AnswersWhenAWorkerHasRun) {
+// Streams, with workers that the test drives.
+class InferStreamTest : public NativeServiceTest {
+ protected:
+  static inference::ModelInferRequest Request(const std::string& id) {
+    inference::ModelInferRequest request;
+    request.set_id(id);
+    auto& tensor = *request.add_inputs();
+    tensor.set_name("image");
+    tensor.set_datatype("BYTES");
+    tensor.add_shape(1);
+    tensor.mutable_contents()->add_bytes_contents(EncodePnm(TinyImage(TinyModel(), 1)));
+    return request;
+  }
+
+  void WaitForCalls(std::int64_t calls) {
+    while (core_.calls_begun() < calls) std::this_thread::yield();
+  }
+};
+
+TEST_F(InferStreamTest, AnswersComeInTheOrderOfTheRequests) {
+  grpc::ClientContext context;
+  const auto stream = open_stub_->ModelStreamInfer(&context);
+  for (const char* const id : {"a", "b", "c"}) ASSERT_TRUE(stream->Write(Request(id)));
+  inference::ModelInferRequest wrong = Request("d");
+  wrong.set_model_name("other");
+  ASSERT_TRUE(stream->Write(wrong));
+  // The last one is refused at once, but its turn comes after the others'.
+  WaitForCalls(4);
+  EXPECT_EQ(executor_.queue_length(), 3U);
+  inference::ModelStreamInferResponse response;
+  for (const char* const id : {"a", "b", "c"}) {
+    ASSERT_TRUE(executor_.RunOne());
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.infer_response().id(), id);
+    EXPECT_EQ(response.error_message(), "");
+    EXPECT_EQ(response.infer_response().outputs_size(), 2);
+  }
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.infer_response().id(), "d");
+  EXPECT_THAT(response.error_message(), ::testing::HasSubstr("NOT_FOUND"));
+  ASSERT_TRUE(stream->Write(Request("e")));
+  WaitForQueue(1);
+  ASSERT_TRUE(executor_.RunOne());
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.infer_response().id(), "e");
+  ASSERT_TRUE(stream->WritesDone());
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(InferStreamTest, AClientThatDoesNotReadIsNotReadFromWithoutEnd) {
+  constexpr std::int64_t kReadAhead = 16;
+  grpc::ClientContext context;
+  const auto stream = open_stub_->ModelStreamInfer(&context);
+  // Four of them fill the queue, the others are refused and wait for their turn to be told so.
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(stream->Write(Request(absl::StrCat(i))));
+  WaitForCalls(kReadAhead);
+  absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_EQ(core_.calls_begun(), kReadAhead);
+  EXPECT_EQ(executor_.queue_length(), 4U);
+  ASSERT_TRUE(stream->WritesDone());
+  inference::ModelStreamInferResponse response;
+  std::atomic<bool> all_read{false};
+  std::thread worker([&] {
+    while (!all_read.load()) {
+      if (!executor_.RunOne()) std::this_thread::yield();
+    }
+  });
+  int answered = 0;
+  while (stream->Read(&response)) EXPECT_EQ(response.infer_response().id(), absl::StrCat(answered++));
+  EXPECT_EQ(answered, 40);
+  all_read.store(true);
+  worker.join();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(InferStreamTest, ACancelledStreamEndsAndLeavesNothing) {
+  for (int round = 0; round < 20; ++round) {
+    grpc::ClientContext context;
+    const auto stream = open_stub_->ModelStreamInfer(&context);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(stream->Write(Request("x")));
+    WaitForQueue(1);
+    context.TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    while (core_.calls_in_flight() > 0) executor_.RunOne();
+  }
+  EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
+}
+
+TEST_F(NativeServiceTest, AnswersWhenAWorkerHasRun) {
   grpc::ClientContext context;
   v1::ClassifyResponse response;
   absl::Notification done;
@@ -85,7 +182,7 @@ TEST_F(GrpcServiceTest, AnswersWhenAWorkerHasRun) {
   EXPECT_EQ(response.results_size(), 1);
 }
 
-TEST_F(GrpcServiceTest, CallCancelledByItsClientIsNotComputed) {
+TEST_F(NativeServiceTest, CallCancelledByItsClientIsNotComputed) {
   const auto cancelled = [&] { return Sample(R"(ckn_requests_total{code="CANCELLED",method="Classify"})"); };
   // The news of a cancellation travels on its own: a worker may be faster, but not every time.
   int calls = 0;
@@ -115,7 +212,7 @@ TEST_F(GrpcServiceTest, CallCancelledByItsClientIsNotComputed) {
   EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
 }
 
-TEST_F(GrpcServiceTest, CallPastItsDeadlineIsNotComputed) {
+TEST_F(NativeServiceTest, CallPastItsDeadlineIsNotComputed) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
   v1::ClassifyResponse response;

@@ -1,4 +1,4 @@
-#include "server/serving/inference_core.h"
+#include "server/serving/native_api.h"
 
 #include <limits>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/serving/fakes.h"
+#include "tests/serving/core_test.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
@@ -51,41 +51,14 @@ v1::Image Garbage() {
   return out;
 }
 
-// A core with hand-driven workers. Classify and Encode run the call to its end and check that it ended once.
-class InferenceCoreTest : public ::testing::Test {
+class NativeApiTest : public ::ckn::testing::CoreTest {
  protected:
-  InferenceCoreTest() { Load({"tiny"}); }
-
-  void Load(const std::vector<std::string>& names) {
-    std::vector<Model> models;
-    models.reserve(names.size());
-    for (const std::string& name : names) models.push_back(TinyModel({.name = name}));
-    Serve(models);
-  }
-
-  void Serve(const std::vector<Model>& served) {
-    const TempDir folder;
-    std::vector<std::string> names;
-    for (const Model& model : served) {
-      ASSERT_TRUE(WriteModelFile(model, folder.File(model.name + ".ckn")).ok());
-      names.push_back(model.name);
-    }
-    auto models = LoadModelFolder(folder.path());
-    ASSERT_TRUE(models.ok()) << models.status();
-    metrics_.SetModels(names);
-    models_.Replace(*std::move(models));
-  }
-
-  InferenceCore& core() {
-    if (core_ == nullptr) core_ = std::make_unique<InferenceCore>(models_, executor_, metrics_, clock_, limits_);
-    return *core_;
-  }
-
+  NativeApi api() { return NativeApi(core()); }
   absl::Status Classify(const v1::ClassifyRequest& request, v1::ClassifyResponse* response) {
-    return RunCall([&](InferenceCore::Done done) { core().Classify(call_, request, response, std::move(done)); });
+    return RunCall([&](InferenceCore::Done done) { api().Classify(call_, request, response, std::move(done)); });
   }
   absl::Status Encode(const v1::EncodeRequest& request, v1::EncodeResponse* response) {
-    return RunCall([&](InferenceCore::Done done) { core().Encode(call_, request, response, std::move(done)); });
+    return RunCall([&](InferenceCore::Done done) { api().Encode(call_, request, response, std::move(done)); });
   }
   // The status of classifying one image.
   absl::Status ClassifyOne(const v1::Image& image) {
@@ -94,43 +67,9 @@ class InferenceCoreTest : public ::testing::Test {
     v1::ClassifyResponse response;
     return Classify(request, &response);
   }
-
-  double Sample(const std::string& name) { return ParsePrometheusText(metrics_.Text()).at(name); }
-  double StageCount(const std::string& stage) {
-    return Sample(absl::StrCat("ckn_stage_duration_seconds_count{stage=\"", stage, "\"}"));
-  }
-  double ImageCount(const std::string& model, const std::string& outcome) {
-    return Sample(absl::StrCat("ckn_images_total{model=\"", model, "\",outcome=\"", outcome, "\"}"));
-  }
-
-  const Model model_ = TinyModel();
-  InferenceLimits limits_;
-  FakeClock clock_;
-  FakeCall call_;
-  ModelRegistry models_;
-  Metrics metrics_{"test"};
-  Executor executor_{{.threads = 0, .max_queue = 2}, &metrics_.queue_length()};
-
- private:
-  absl::Status RunCall(const std::function<void(InferenceCore::Done)>& start) {
-    int ended = 0;
-    absl::Status result;
-    start([&](const absl::Status& status) {
-      ++ended;
-      result = status;
-    });
-    while (executor_.RunOne()) {
-    }
-    EXPECT_EQ(ended, 1);
-    EXPECT_EQ(core().calls_in_flight(), 0);
-    EXPECT_EQ(metrics_.in_flight().Value(), 0);
-    return result;
-  }
-
-  std::unique_ptr<InferenceCore> core_;
 };
 
-TEST_F(InferenceCoreTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
+TEST_F(NativeApiTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
   const auto pipeline = Pipeline::Create(model_);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   v1::ClassifyRequest request;
@@ -162,7 +101,7 @@ TEST_F(InferenceCoreTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
   }
 }
 
-TEST_F(InferenceCoreTest, ACalibratedModelGivesProbabilities) {
+TEST_F(NativeApiTest, ACalibratedModelGivesProbabilities) {
   v1::ClassifyRequest request;
   request.set_top_k(3);
   *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -186,7 +125,7 @@ TEST_F(InferenceCoreTest, ACalibratedModelGivesProbabilities) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
-TEST_F(InferenceCoreTest, NoveltyIsToldWhereTheModelHasIt) {
+TEST_F(NativeApiTest, NoveltyIsToldWhereTheModelHasIt) {
   v1::ClassifyRequest classify;
   v1::EncodeRequest encode;
   *classify.add_images() = *encode.add_images() = Encoded(TinyImage(model_, 1));
@@ -211,7 +150,7 @@ TEST_F(InferenceCoreTest, NoveltyIsToldWhereTheModelHasIt) {
   }
 }
 
-TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {
+TEST_F(NativeApiTest, EncodesAsThePipelineDoes) {
   const auto pipeline = Pipeline::Create(model_);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   v1::EncodeRequest request;
@@ -228,7 +167,7 @@ TEST_F(InferenceCoreTest, EncodesAsThePipelineDoes) {
   }
 }
 
-TEST_F(InferenceCoreTest, TopKIsOneWhenNotGivenAndAtMostTheNumberOfClasses) {
+TEST_F(NativeApiTest, TopKIsOneWhenNotGivenAndAtMostTheNumberOfClasses) {
   for (const auto& [top_k, expected] : {std::pair(0, 1), {1, 1}, {2, 2}, {3, 3}, {4, 3}, {1 << 30, 3}}) {
     v1::ClassifyRequest request;
     request.set_top_k(top_k);
@@ -239,7 +178,7 @@ TEST_F(InferenceCoreTest, TopKIsOneWhenNotGivenAndAtMostTheNumberOfClasses) {
   }
 }
 
-TEST_F(InferenceCoreTest, RefusesNegativeTopK) {
+TEST_F(NativeApiTest, RefusesNegativeTopK) {
   v1::ClassifyRequest request;
   request.set_top_k(-1);
   *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -249,14 +188,14 @@ TEST_F(InferenceCoreTest, RefusesNegativeTopK) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("top_k: -1"));
 }
 
-TEST_F(InferenceCoreTest, RefusesCallsWithoutImages) {
+TEST_F(NativeApiTest, RefusesCallsWithoutImages) {
   v1::ClassifyResponse response;
   EXPECT_EQ(Classify({}, &response).code(), absl::StatusCode::kInvalidArgument);
   v1::EncodeResponse features;
   EXPECT_EQ(Encode({}, &features).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(InferenceCoreTest, ImageCountLimitIsExact) {
+TEST_F(NativeApiTest, ImageCountLimitIsExact) {
   limits_.max_images = 3;
   v1::ClassifyRequest request;
   for (int i = 0; i < 3; ++i) *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -268,7 +207,7 @@ TEST_F(InferenceCoreTest, ImageCountLimitIsExact) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("4 in one call, the limit is 3"));
 }
 
-TEST_F(InferenceCoreTest, RepliesThatWouldBeTooLargeAreRefusedBeforeAnyWork) {
+TEST_F(NativeApiTest, RepliesThatWouldBeTooLargeAreRefusedBeforeAnyWork) {
   limits_.max_message_bytes = 2 * (36 * 4 + 32);  // two feature vectors
   v1::EncodeRequest request;
   for (int i = 0; i < 2; ++i) *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -282,7 +221,7 @@ TEST_F(InferenceCoreTest, RepliesThatWouldBeTooLargeAreRefusedBeforeAnyWork) {
   EXPECT_EQ(StageCount("compute"), 2);
 }
 
-TEST_F(InferenceCoreTest, UnknownModelIsNotFoundAndCountsUnderOneLabel) {
+TEST_F(NativeApiTest, UnknownModelIsNotFoundAndCountsUnderOneLabel) {
   v1::ClassifyRequest request;
   request.set_model("other");
   *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -294,7 +233,7 @@ TEST_F(InferenceCoreTest, UnknownModelIsNotFoundAndCountsUnderOneLabel) {
   EXPECT_EQ(ImageCount("(unknown)", "invalid"), 2);
 }
 
-TEST_F(InferenceCoreTest, SeveralModelsNeedAName) {
+TEST_F(NativeApiTest, SeveralModelsNeedAName) {
   Load({"one", "two"});
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
@@ -305,7 +244,7 @@ TEST_F(InferenceCoreTest, SeveralModelsNeedAName) {
   EXPECT_EQ(response.model(), "two");
 }
 
-TEST_F(InferenceCoreTest, TheOnlyImagesStatusIsTheCalls) {
+TEST_F(NativeApiTest, TheOnlyImagesStatusIsTheCalls) {
   v1::ClassifyRequest request;
   *request.add_images() = Garbage();
   v1::ClassifyResponse response;
@@ -315,7 +254,7 @@ TEST_F(InferenceCoreTest, TheOnlyImagesStatusIsTheCalls) {
   EXPECT_EQ(response.ByteSizeLong(), 0U);
 }
 
-TEST_F(InferenceCoreTest, BadImagesDoNotFailTheOthers) {
+TEST_F(NativeApiTest, BadImagesDoNotFailTheOthers) {
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
   *request.add_images() = Garbage();
@@ -335,7 +274,7 @@ TEST_F(InferenceCoreTest, BadImagesDoNotFailTheOthers) {
   EXPECT_EQ(ImageCount("tiny", "invalid"), 2);
 }
 
-TEST_F(InferenceCoreTest, AllBadImagesStillAnswerPerImage) {
+TEST_F(NativeApiTest, AllBadImagesStillAnswerPerImage) {
   v1::EncodeRequest request;
   *request.add_images() = Garbage();
   *request.add_images() = Garbage();
@@ -346,18 +285,18 @@ TEST_F(InferenceCoreTest, AllBadImagesStillAnswerPerImage) {
   EXPECT_NE(response.results(1).status().code(), 0);
 }
 
-TEST_F(InferenceCoreTest, WrongSizeNamesBothSizes) {
+TEST_F(NativeApiTest, WrongSizeNamesBothSizes) {
   const absl::Status status = ClassifyOne(Encoded(TinyImage(TinyModel({.height = 9, .width = 10}), 1)));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("9 x 10"), HasSubstr("8 x 8")));
 }
 
-TEST_F(InferenceCoreTest, ColourImagesAreAcceptedByAGrayModel) {
+TEST_F(NativeApiTest, ColourImagesAreAcceptedByAGrayModel) {
   EXPECT_TRUE(ClassifyOne(Encoded(TinyImage(TinyModel({.channels = 3}), 1))).ok());
   EXPECT_TRUE(ClassifyOne(Pixels(TinyImage(TinyModel({.channels = 3}), 1))).ok());
 }
 
-TEST_F(InferenceCoreTest, ImageWithoutContentIsInvalid) {
+TEST_F(NativeApiTest, ImageWithoutContentIsInvalid) {
   const absl::Status status = ClassifyOne({});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected encoded or pixels"));
@@ -405,13 +344,13 @@ TEST(ImageFromProtoTest, PixelLimitIsExact) {
   EXPECT_EQ(ImageFromProto(image, {.max_pixels = 63}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(InferenceCoreTest, FullQueueIsResourceExhausted) {
+TEST_F(NativeApiTest, FullQueueIsResourceExhausted) {
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
   v1::ClassifyResponse waiting[2];
   int ended = 0;
   for (v1::ClassifyResponse& response : waiting) {
-    core().Classify(call_, request, &response, [&](const absl::Status& status) {
+    api().Classify(call_, request, &response, [&](const absl::Status& status) {
       EXPECT_TRUE(status.ok()) << status;
       ++ended;
     });
@@ -421,7 +360,7 @@ TEST_F(InferenceCoreTest, FullQueueIsResourceExhausted) {
 
   absl::Status refused;
   v1::ClassifyResponse response;
-  core().Classify(call_, request, &response, [&](const absl::Status& status) { refused = status; });
+  api().Classify(call_, request, &response, [&](const absl::Status& status) { refused = status; });
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(response.ByteSizeLong(), 0U);
   while (executor_.RunOne()) {
@@ -431,25 +370,25 @@ TEST_F(InferenceCoreTest, FullQueueIsResourceExhausted) {
   EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="Classify"})"), 2);
 }
 
-TEST_F(InferenceCoreTest, DrainingIsUnavailable) {
+TEST_F(NativeApiTest, DrainingIsUnavailable) {
   executor_.Drain();
   EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(InferenceCoreTest, ExpiredCallIsNotQueued) {
+TEST_F(NativeApiTest, ExpiredCallIsNotQueued) {
   call_.deadline = clock_.Now();
   EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(StageCount("queue"), 0);
 }
 
-TEST_F(InferenceCoreTest, CallThatExpiresInTheQueueIsNeitherDecodedNorComputed) {
+TEST_F(NativeApiTest, CallThatExpiresInTheQueueIsNeitherDecodedNorComputed) {
   call_.deadline = clock_.Now() + absl::Seconds(1);
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
   *request.add_images() = Encoded(TinyImage(model_, 2));
   v1::ClassifyResponse response;
   absl::Status result;
-  core().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  api().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
   EXPECT_EQ(executor_.queue_length(), 1U);
   clock_.Advance(absl::Seconds(1));
   while (executor_.RunOne()) {
@@ -462,7 +401,7 @@ TEST_F(InferenceCoreTest, CallThatExpiresInTheQueueIsNeitherDecodedNorComputed) 
   EXPECT_EQ(ImageCount("tiny", "expired"), 2);
 }
 
-TEST_F(InferenceCoreTest, CancellationIsSeenBeforeDecodeAndAgainBeforeCompute) {
+TEST_F(NativeApiTest, CancellationIsSeenBeforeDecodeAndAgainBeforeCompute) {
   // Asked on arrival, before decode and before compute.
   call_.cancel_after = 2;
   EXPECT_EQ(ClassifyOne(Encoded(TinyImage(model_, 1))).code(), absl::StatusCode::kCancelled);
@@ -472,14 +411,14 @@ TEST_F(InferenceCoreTest, CancellationIsSeenBeforeDecodeAndAgainBeforeCompute) {
   EXPECT_EQ(Sample(R"(ckn_requests_total{code="CANCELLED",method="Classify"})"), 1);
 }
 
-TEST_F(InferenceCoreTest, ExpiryHalfwayFailsTheWholeCall) {
+TEST_F(NativeApiTest, ExpiryHalfwayFailsTheWholeCall) {
   call_.deadline = clock_.Now() + absl::Seconds(1);
   v1::EncodeRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
   *request.add_images() = Encoded(TinyImage(model_, 2));
   v1::EncodeResponse response;
   absl::Status result;
-  core().Encode(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  api().Encode(call_, request, &response, [&](const absl::Status& status) { result = status; });
   ASSERT_TRUE(executor_.RunOne());
   clock_.Advance(absl::Seconds(1));
   ASSERT_TRUE(executor_.RunOne());
@@ -489,12 +428,12 @@ TEST_F(InferenceCoreTest, ExpiryHalfwayFailsTheWholeCall) {
   EXPECT_EQ(ImageCount("tiny", "expired"), 1);
 }
 
-TEST_F(InferenceCoreTest, CallInTheQueueKeepsItsModelWhenTheSetIsReplaced) {
+TEST_F(NativeApiTest, CallInTheQueueKeepsItsModelWhenTheSetIsReplaced) {
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model_, 1));
   v1::ClassifyResponse response;
   absl::Status result = absl::UnknownError("not called");
-  core().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
+  api().Classify(call_, request, &response, [&](const absl::Status& status) { result = status; });
   models_.Replace({});
   while (executor_.RunOne()) {
   }
@@ -503,7 +442,7 @@ TEST_F(InferenceCoreTest, CallInTheQueueKeepsItsModelWhenTheSetIsReplaced) {
   EXPECT_EQ(response.results_size(), 1);
 }
 
-TEST_F(InferenceCoreTest, NumbersThatAreNotFiniteAreAnInternalError) {
+TEST_F(NativeApiTest, NumbersThatAreNotFiniteAreAnInternalError) {
   const TempDir folder;
   Model model = TinyModel({.name = "overflow"});
   // All-zero images give patches of zero norm and maps of exactly 0, so the warm-up passes. Of others, each layer
@@ -534,11 +473,11 @@ TEST_F(InferenceCoreTest, NumbersThatAreNotFiniteAreAnInternalError) {
   EXPECT_EQ(ImageCount("overflow", "error"), 1);
 }
 
-TEST_F(InferenceCoreTest, ListsModelsSortedByName) {
+TEST_F(NativeApiTest, ListsModelsSortedByName) {
   Load({"zeta", "alpha"});
   v1::ListModelsResponse response;
   int ended = 0;
-  core().ListModels(call_, &response, [&](const absl::Status& status) {
+  api().ListModels(call_, &response, [&](const absl::Status& status) {
     EXPECT_TRUE(status.ok()) << status;
     ++ended;
   });
@@ -549,13 +488,14 @@ TEST_F(InferenceCoreTest, ListsModelsSortedByName) {
   EXPECT_EQ(Sample(R"(ckn_requests_total{code="OK",method="ListModels"})"), 1);
 }
 
-TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
+TEST_F(NativeApiTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
   const auto pipeline = Pipeline::Create(model_);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   constexpr int kCalls = 64;
   constexpr int kImages = 8;
   Executor executor({.threads = 4, .max_queue = kCalls}, nullptr);
   InferenceCore many(models_, executor, metrics_, clock_, limits_);
+  NativeApi many_api(many);
   std::vector<v1::EncodeRequest> requests(kCalls);
   std::vector<v1::EncodeResponse> responses(kCalls);
   std::vector<absl::Status> results(kCalls, absl::UnknownError("not called"));
@@ -565,7 +505,7 @@ TEST_F(InferenceCoreTest, ManyCallsOnManyWorkersGiveTheResultsOfOne) {
     for (int k = 0; k < kImages; ++k) {
       *requests[slot].add_images() = Encoded(TinyImage(model_, slot * kImages + static_cast<std::size_t>(k)));
     }
-    many.Encode(call_, requests[slot], &responses[slot], [&results, &ended, slot](const absl::Status& status) {
+    many_api.Encode(call_, requests[slot], &responses[slot], [&results, &ended, slot](const absl::Status& status) {
       results[slot] = status;
       ended.DecrementCount();
     });

@@ -1,0 +1,80 @@
+#include "server/serving/infer_stream.h"
+
+namespace ckn {
+namespace {
+
+// Requests that are read before the first of them is answered: enough that workers need not wait for answers to travel,
+// little enough to be held in memory.
+constexpr std::size_t kReadAhead = 16;
+
+}  // namespace
+
+InferStream::InferStream(OpenInference& api, grpc::CallbackServerContext& context) : api_(api), call_(context) {
+  Step(Event::kOpened);
+}
+
+void InferStream::OnReadDone(bool ok) {
+  if (!ok) return Step(Event::kReadAll);
+  Item* item = nullptr;
+  {
+    const absl::MutexLock lock(&mu_);
+    item = items_.back().get();
+  }
+  // reading_ is still set and keeps the stream open until this is done.
+  api_.ModelStreamInfer(call_, item->request, &item->response,
+                        [this, item](const absl::Status&) { Step(Event::kAnswered, item); });
+  Step(Event::kRead);
+}
+
+void InferStream::OnWriteDone(bool ok) { Step(ok ? Event::kWritten : Event::kBroken); }
+
+void InferStream::Note(Event event, Item* item) {
+  switch (event) {
+    case Event::kOpened:
+      break;
+    case Event::kRead:
+      reading_ = false;
+      break;
+    case Event::kReadAll:
+      reading_ = false;
+      read_all_ = true;
+      items_.pop_back();
+      break;
+    case Event::kAnswered:
+      item->answered = true;
+      break;
+    case Event::kBroken:
+      broken_ = true;
+      [[fallthrough]];
+    case Event::kWritten:
+      writing_ = false;
+      items_.pop_front();
+      break;
+  }
+}
+
+void InferStream::Step(Event event, Item* item) {
+  Item* to_read = nullptr;
+  Item* to_write = nullptr;
+  bool finish = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    Note(event, item);
+    while (broken_ && !items_.empty() && items_.front()->answered) items_.pop_front();
+    if (!reading_ && !read_all_ && items_.size() < kReadAhead) {
+      to_read = items_.emplace_back(std::make_unique<Item>()).get();
+      reading_ = true;
+    }
+    if (!writing_ && !items_.empty() && items_.front()->answered) {
+      to_write = items_.front().get();
+      writing_ = true;
+    }
+    finish = read_all_ && items_.empty() && !finished_;
+    finished_ = finished_ || finish;
+  }
+  if (to_read != nullptr) StartRead(&to_read->request);
+  if (to_write != nullptr) StartWrite(&to_write->response);
+  if (finish) Finish(grpc::Status::OK);
+}
+
+}  // namespace ckn

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "inference/open_inference.pb.h"
+#include "server/serving/grpc_call.h"
+#include "server/serving/open_inference.h"
+
+namespace ckn {
+
+// A ModelStreamInfer: requests are worked on at the same time, a few of them, and answered in their order. A client
+// that does not read its answers is not read from. Deletes itself at the end.
+class InferStream final
+    : public grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse> {
+ public:
+  // Both must live until the stream ends.
+  InferStream(OpenInference& api, grpc::CallbackServerContext& context);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone() override { delete this; }
+
+ private:
+  struct Item {
+    inference::ModelInferRequest request;
+    inference::ModelStreamInferResponse response;
+    bool answered = false;
+  };
+
+  enum class Event { kOpened, kRead, kReadAll, kAnswered, kWritten, kBroken };
+
+  // Notes what has happened and starts what can go on. Both under one lock: once it is released, other threads may bring
+  // the stream to its end, so that afterwards nothing but the operations started here may touch this object.
+  void Step(Event event, Item* item = nullptr);
+  void Note(Event event, Item* item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  OpenInference& api_;
+  const GrpcCall call_;
+
+  absl::Mutex mu_;
+  std::deque<std::unique_ptr<Item>> items_ ABSL_GUARDED_BY(mu_);  // in the order of the requests
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;                     // into the last item
+  bool read_all_ ABSL_GUARDED_BY(mu_) = false;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;  // the first item
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;   // no more writes
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ckn

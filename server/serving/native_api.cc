@@ -1,0 +1,152 @@
+#include "server/serving/native_api.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/image/decode.h"
+
+namespace ckn {
+namespace {
+
+using Images = google::protobuf::RepeatedPtrField<v1::Image>;
+
+absl::StatusOr<ImageU8> ImageFromPixels(const v1::Pixels& pixels, const InferenceLimits& limits) {
+  if (pixels.height() <= 0 || pixels.width() <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pixels: size ", pixels.height(), "x", pixels.width(), ", expected positive height and width"));
+  }
+  if (pixels.channels() != 1 && pixels.channels() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pixels: ", pixels.channels(), " channels, expected 1 (gray) or 3 (R, G, B)"));
+  }
+  // Each factor is below 2^31, so the product fits.
+  const std::int64_t area = std::int64_t{pixels.height()} * pixels.width();
+  if (area > limits.max_pixels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pixels: ", pixels.height(), "x", pixels.width(), " pixels, the limit is ", limits.max_pixels));
+  }
+  const auto got = static_cast<std::uint64_t>(pixels.data().size());
+  const std::uint64_t expected = static_cast<std::uint64_t>(area) * static_cast<std::uint64_t>(pixels.channels());
+  if (got != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("pixels: data has ", got,
+                                                   " bytes, expected height * width * channels = ", pixels.height(),
+                                                   " * ", pixels.width(), " * ", pixels.channels(), " = ", expected));
+  }
+  return ImageU8{.height = pixels.height(),
+                 .width = pixels.width(),
+                 .channels = pixels.channels(),
+                 .pixels = {pixels.data().begin(), pixels.data().end()}};
+}
+
+template <typename Result>
+void SetNovelty(const std::optional<Novelty>& novelty, Result* result) {
+  if (!novelty) return;
+  result->mutable_novelty()->set_residual(novelty->residual);
+  result->mutable_novelty()->set_rank(novelty->rank);
+}
+
+// One result an image, which `compute` fills or which carries the image's status.
+template <typename Result>
+ImageWork WorkOn(const Images& images, const InferenceLimits& limits,
+                 google::protobuf::RepeatedPtrField<Result>* results,
+                 std::function<absl::Status(const ImageU8& pixels, Result* result)> compute) {
+  // Workers write different elements of `results`, which does not grow any more.
+  results->Reserve(images.size());
+  for (int i = 0; i < images.size(); ++i) results->Add();
+  ImageWork work;
+  work.decode = [&images, limits](int i) { return ImageFromProto(images[i], limits); };
+  work.compute = [results, compute = std::move(compute)](int i, const ImageU8& pixels) {
+    return compute(pixels, results->Mutable(i));
+  };
+  work.fail = [results](int i, const absl::Status& status) {
+    Result* const result = results->Mutable(i);
+    result->Clear();
+    result->mutable_status()->set_code(status.raw_code());
+    result->mutable_status()->set_message(std::string(status.message()));
+  };
+  return work;
+}
+
+}  // namespace
+
+absl::StatusOr<ImageU8> ImageFromProto(const v1::Image& image, const InferenceLimits& limits) {
+  switch (image.content_case()) {
+    case v1::Image::kEncoded:
+      return Decode(std::as_bytes(std::span(image.encoded())), {.max_pixels = limits.max_pixels});
+    case v1::Image::kPixels:
+      return ImageFromPixels(image.pixels(), limits);
+    case v1::Image::CONTENT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("no content, expected encoded or pixels");
+}
+
+void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& request, v1::ClassifyResponse* response,
+                         Done done) {
+  const auto prepare = [this, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+    if (request.top_k() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("top_k: ", request.top_k(), ", expected 0 or more"));
+    }
+    const int top_k = std::clamp(request.top_k(), 1, model.pipeline.class_count());
+    // Per class: tags and lengths, an index of up to 5 bytes, two floats, the label; the novelty once.
+    constexpr std::int64_t kClassOverhead = 32;
+    constexpr std::int64_t kResultOverhead = 32;
+    CKN_RETURN_IF_ERROR(core_.CheckReplySize(
+        request.images_size(),
+        kResultOverhead + top_k * (kClassOverhead + static_cast<std::int64_t>(model.longest_class_name))));
+    response->set_model(model.info.name());
+    return WorkOn<v1::Classification>(
+        request.images(), core_.limits(), response->mutable_results(),
+        [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
+          std::optional<Novelty> novelty;
+          CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model.pipeline.Classify(pixels, &novelty));
+          SetNovelty(novelty, result);
+          const std::vector<float> probabilities = model.pipeline.Probabilities(scores);
+          for (const int index : TopK(scores, top_k)) {
+            v1::ClassScore* const entry = result->add_classes();
+            entry->set_index(index);
+            entry->set_label(model.info.class_names(index));
+            entry->set_score(scores[static_cast<std::size_t>(index)]);
+            if (!probabilities.empty()) entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
+          }
+          return absl::OkStatus();
+        });
+  };
+  core_.Run(Method::kClassify, context, request.model(), request.images_size(), response, prepare, std::move(done));
+}
+
+void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response,
+                       Done done) {
+  const auto prepare = [this, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+    constexpr std::int64_t kResultOverhead = 32;
+    CKN_RETURN_IF_ERROR(core_.CheckReplySize(request.images_size(),
+                                             kResultOverhead + std::int64_t{4} * model.pipeline.feature_count()));
+    response->set_model(model.info.name());
+    return WorkOn<v1::Features>(
+        request.images(), core_.limits(), response->mutable_results(),
+        [&model](const ImageU8& pixels, v1::Features* result) {
+          std::optional<Novelty> novelty;
+          CKN_ASSIGN_OR_RETURN(const std::vector<float> features, model.pipeline.Encode(pixels, &novelty));
+          SetNovelty(novelty, result);
+          result->mutable_values()->Add(features.begin(), features.end());
+          return absl::OkStatus();
+        });
+  };
+  core_.Run(Method::kEncode, context, request.model(), request.images_size(), response, prepare, std::move(done));
+}
+
+void NativeApi::ListModels(const CallContext& context, v1::ListModelsResponse* response, Done done) {
+  const auto body = [this, response] {
+    for (const auto& [name, model] : *core_.models().Snapshot()) *response->add_models() = model->info;
+    return absl::OkStatus();
+  };
+  core_.Answer(Method::kListModels, context, response, body, std::move(done));
+}
+
+}  // namespace ckn

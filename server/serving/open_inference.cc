@@ -1,0 +1,169 @@
+#include "server/serving/open_inference.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/quote.h"
+#include "server/base/status.h"
+#include "server/serving/open_inference_input.h"
+#include "server/serving/open_inference_output.h"
+
+namespace ckn {
+namespace {
+
+constexpr const char* kName = "ckn";  // of the server, its platform and its backend
+constexpr const char* kVersion = "1";  // of every model
+
+absl::Status CheckVersion(const std::string& version) {
+  if (version.empty() || version == kVersion) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("model version ", Quote(version), " is not loaded; loaded: \"1\""));
+}
+
+absl::StatusOr<std::shared_ptr<const ServedModel>> FindModel(const InferenceCore& core, const std::string& name,
+                                                             const std::string& version) {
+  CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, core.models().Find(name));
+  CKN_RETURN_IF_ERROR(CheckVersion(version));
+  return model;
+}
+
+// What belongs to one ModelInfer while it runs.
+struct Inference {
+  InferImages images;
+  InferOutputs outputs;
+  std::vector<InferResult> results;  // [images]
+};
+
+}  // namespace
+
+bool OpenInference::ModelReady(const inference::ModelReadyRequest& request) const {
+  return ready_() && FindModel(core_, request.name(), request.version()).ok();
+}
+
+void OpenInference::ServerMetadata(inference::ServerMetadataResponse* response) const {
+  response->set_name(kName);
+  response->set_version(version_);
+  response->add_extensions("classification");
+  response->add_extensions("model_configuration");
+}
+
+void OpenInference::ModelMetadata(const CallContext& context, const inference::ModelMetadataRequest& request,
+                                  inference::ModelMetadataResponse* response, Done done) {
+  const auto body = [&]() -> absl::Status {
+    CKN_ASSIGN_OR_RETURN(const auto model, FindModel(core_, request.name(), request.version()));
+    const v1::ModelInfo& info = model->info;
+    response->set_name(info.name());
+    response->add_versions(kVersion);
+    response->set_platform(kName);
+    auto& input = *response->add_inputs();
+    input.set_name("image");
+    input.set_datatype("BYTES");
+    input.add_shape(-1);
+    input.add_shape(1);
+    for (const OutputTensor& tensor : OutputsOf(*model)) {
+      auto& output = *response->add_outputs();
+      output.set_name(tensor.name);
+      output.set_datatype(tensor.text ? "BYTES" : "FP32");
+      output.add_shape(-1);
+      output.add_shape(tensor.width);
+    }
+    auto& properties = *response->mutable_properties();
+    properties["pixels"] = absl::StrCat("instead of image: UINT8 or FP32 [-1, ", info.height(), ", ", info.width(),
+                                        ", ", info.channels(), "]");
+    properties["sha256"] = info.sha256();
+    properties["dataset"] = info.dataset();
+    return absl::OkStatus();
+  };
+  core_.Answer(Method::kModelMetadata, context, response, body, std::move(done));
+}
+
+void OpenInference::ModelConfig(const CallContext& context, const inference::ModelConfigRequest& request,
+                                inference::ModelConfigResponse* response, Done done) {
+  const auto body = [&]() -> absl::Status {
+    CKN_ASSIGN_OR_RETURN(const auto model, FindModel(core_, request.name(), request.version()));
+    inference::ModelConfig& config = *response->mutable_config();
+    config.set_name(model->info.name());
+    config.set_platform(kName);
+    config.set_backend(kName);
+    config.set_max_batch_size(core_.limits().max_images);
+    auto& input = *config.add_input();
+    input.set_name("image");
+    input.set_data_type(inference::TYPE_STRING);
+    input.add_dims(1);
+    for (const OutputTensor& tensor : OutputsOf(*model)) {
+      auto& output = *config.add_output();
+      output.set_name(tensor.name);
+      output.set_data_type(tensor.text ? inference::TYPE_STRING : inference::TYPE_FP32);
+      output.add_dims(tensor.width);
+    }
+    return absl::OkStatus();
+  };
+  core_.Answer(Method::kModelConfig, context, response, body, std::move(done));
+}
+
+void OpenInference::RepositoryIndex(const CallContext& context, const inference::RepositoryIndexRequest& /*request*/,
+                                    inference::RepositoryIndexResponse* response, Done done) {
+  const auto body = [&] {
+    for (const auto& [name, model] : *core_.models().Snapshot()) {
+      auto& entry = *response->add_models();
+      entry.set_name(name);
+      entry.set_version(kVersion);
+      entry.set_state("READY");
+    }
+    return absl::OkStatus();
+  };
+  core_.Answer(Method::kRepositoryIndex, context, response, body, std::move(done));
+}
+
+void OpenInference::ModelInfer(const CallContext& context, const inference::ModelInferRequest& request,
+                               inference::ModelInferResponse* response, Done done) {
+  Infer(Method::kModelInfer, context, request, response, std::move(done));
+}
+
+void OpenInference::ModelStreamInfer(const CallContext& context, const inference::ModelInferRequest& request,
+                                     inference::ModelStreamInferResponse* response, Done done) {
+  const auto told = [&request, response, done = std::move(done)](const absl::Status& status) {
+    if (!status.ok()) {
+      response->set_error_message(absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
+                                               std::string(status.message())));
+      response->mutable_infer_response()->set_id(request.id());
+    }
+    done(absl::OkStatus());
+  };
+  Infer(Method::kModelStreamInfer, context, request, response->mutable_infer_response(), told);
+}
+
+void OpenInference::Infer(Method method, const CallContext& context, const inference::ModelInferRequest& request,
+                          inference::ModelInferResponse* response, Done done) {
+  // Parsed before there is a model, since the number of images is part of every call's checks.
+  auto images = std::make_shared<absl::StatusOr<InferImages>>(InferImages::Parse(request, core_.limits()));
+  const auto prepare = [this, &request, response, images](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+    CKN_RETURN_IF_ERROR(CheckVersion(request.model_version()));
+    CKN_RETURN_IF_ERROR(images->status());
+    CKN_ASSIGN_OR_RETURN(InferOutputs outputs, InferOutputs::Parse(request, model));
+    const int count = (*images)->count();
+    CKN_RETURN_IF_ERROR(core_.CheckReplySize(count, outputs.BytesPerImage()));
+    const auto state = std::make_shared<Inference>(
+        Inference{**images, std::move(outputs), std::vector<InferResult>(static_cast<std::size_t>(count))});
+    ImageWork work;
+    work.decode = [state](int image) { return state->images.Decode(image); };
+    work.compute = [state](int image, const ImageU8& pixels) -> absl::Status {
+      CKN_ASSIGN_OR_RETURN(state->results[static_cast<std::size_t>(image)], state->outputs.Compute(pixels));
+      return absl::OkStatus();
+    };
+    work.finish = [state, response, &request, &model] {
+      response->set_model_name(model.info.name());
+      response->set_model_version(kVersion);
+      response->set_id(request.id());
+      state->outputs.Write(state->results, state->images.raw(), response);
+    };
+    return work;
+  };
+  // What cannot be parsed is told once the model is known to be there.
+  const int count = images->ok() ? (*images)->count() : 1;
+  core_.Run(method, context, request.model_name(), count, response, prepare, std::move(done));
+}
+
+}  // namespace ckn
