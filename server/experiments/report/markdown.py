@@ -15,7 +15,7 @@ def table_extras(results, accuracy):
     lines = []
     variants = tables.variant_table(results, accuracy)
     if variants:
-        lines += ["", "### Variants", "", *tables.markdown_table(*variants)]
+        lines += ["", "### Variants", "", tables.variant_note(results), "", *tables.markdown_table(*variants)]
     return lines + ["", "### Time and memory", "", tables.COST_NOTE + tables.machine_note(results), "",
                     *tables.markdown_table(*tables.cost_table(results))]
 

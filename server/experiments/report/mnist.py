@@ -133,7 +133,8 @@ def html(results, data=None, ckn=None):
         tables.html_table(*with_other_methods(*error_table(results))),
         page.paragraph(" ".join(summary(results))),
         page.section("Error against training size", error_plot(results)),
-        page.section("Variants", variants and tables.html_table(*variants)),
+        page.section("Variants", variants and page.paragraph(tables.variant_note(results)) +
+                     tables.html_table(*variants)),
         page.section("Learning the filters", page.objective_plot(results, COLOURS)),
         page.section("Filters", page.row(page.filter_picture(ckn, results, name) for name in ARCHITECTURES)),
         page.section("Choosing C, 60,000 training images", page.validation_plot(full, COLOURS)),

@@ -106,7 +106,8 @@ class Table:
             page.paragraph(self.explanation(results) + " Green: no worse than the paper."),
             tables.html_table(*self.accuracy_table(results)),
             page.section("Beside the other methods of the paper's table", self.accuracy_plot(results)),
-            page.section("Variants", variants and tables.html_table(*variants)),
+            page.section("Variants", variants and page.paragraph(tables.variant_note(results)) +
+                         tables.html_table(*variants)),
             page.section("Learning the filters", page.objective_plot(results, self.colours())),
             page.section("Filters", page.row(page.filter_picture(ckn, results, name) for name in self.paper)),
             page.section(f"Choosing C{which}", page.validation_plot(firsts, self.colours())),

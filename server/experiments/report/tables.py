@@ -90,6 +90,21 @@ def machine_note(results):
     return "; ".join(f"{number}: {name}" for number, name in enumerate(machines, 1)) + "."
 
 
+# What the names of variants stand for, see `ckn reproduce mnist --help`.
+VARIANTS = {
+    "defaults": "sigma is the 0.1 quantile of the distances and the pooling filter reaches as far as gamma, where the "
+                "table's networks have values chosen by validation error",
+    "sgd": "filters by stochastic gradients on pairs drawn as it goes, instead of L-BFGS-B on a fixed set",
+    "nystrom": "filters by spherical k-means, and the Nystrom projection",
+}
+
+
+def variant_note(results):
+    """The sentence that goes with the table of variants."""
+    names = sorted({variant for _, _, variant in results.variants()})
+    return "; ".join(f"{name}: {VARIANTS[name]}" for name in names) + "."
+
+
 def variant_table(results, accuracy):
     """Networks learned in other ways beside those of the table; None when there are none."""
     def values(cells):
