@@ -10,6 +10,7 @@ void ChangeMask(int how) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(how, &signals, nullptr);
 }
 

@@ -38,6 +38,8 @@ struct ServeFlags {
   std::int64_t max_pixels = std::int64_t{1} << 24;
   int lame_duck_ms = 0;
   int drain_timeout_ms = 10000;
+  int watch_seconds = 0;
+  bool model_control = false;
   std::string log_level = "info";
 };
 
@@ -97,6 +99,8 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   options.limits.max_pixels = flags.max_pixels;
   options.lame_duck = absl::Milliseconds(flags.lame_duck_ms);
   options.drain_timeout = absl::Milliseconds(flags.drain_timeout_ms);
+  if (flags.watch_seconds > 0) options.watch_interval = absl::Seconds(flags.watch_seconds);
+  options.model_control = flags.model_control;
   options.version = CKN_VERSION;
   return options;
 }
@@ -119,7 +123,9 @@ int Serve(const ServeFlags& flags) {
     return 1;
   }
 
+  signals.OnHangup([raw = server->get()] { raw->ReloadModels(); });
   const int signal = signals.Wait();
+  signals.OnHangup({});
   spdlog::info("{}: stopping; calls in flight have {} to finish, a second signal stops at once",
                signal == SIGINT ? "SIGINT" : "SIGTERM", absl::FormatDuration(options->drain_timeout));
   (*server)->Stop();
@@ -140,11 +146,14 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("serve", "Answer gRPC calls (ckn.v1.Inference) with the models of a folder");
   serve->footer(
       "SIGTERM or SIGINT: health turns NOT_SERVING, calls in flight are finished, exit code 0.\n"
-      "A second signal stops at once, exit code 1.");
+      "A second signal stops at once, exit code 1.\n"
+      "SIGHUP: the models folder is looked at again. New and changed files are read, checked and warmed, then answer\n"
+      "calls; a file that cannot be used is logged and counted, and what was there goes on serving.");
 
   serve
       ->add_option("--models", flags->models,
-                   "Folder with *.ckn files (default: ./models, else the source tree's, "
+                   "Folder with *.ckn files, and NAME/VERSION/*.ckn where a model has versions (default: ./models, "
+                   "else the source tree's, "
                    "else the installed one)")
       ->type_name("DIR");
   serve->add_option("--listen", flags->listen, "Address for gRPC; port 0: any free one, see the log")
@@ -191,6 +200,14 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->type_name("MS")
       ->check(CLI::Range(0, 3600000))
       ->capture_default_str();
+  serve
+      ->add_option("--watch-seconds", flags->watch_seconds,
+                   "Look at the models folder every S seconds, as SIGHUP does; 0: only on SIGHUP")
+      ->type_name("S")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  serve->add_flag("--model-control", flags->model_control,
+                  "Let clients load and unload models (RepositoryModelLoad, RepositoryModelUnload)");
   serve->add_option("--log-level", flags->log_level, "Least severe log line on stderr")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}))

@@ -42,6 +42,13 @@ grpc::ServerUnaryReactor* NativeService::Encode(grpc::CallbackServerContext* con
   });
 }
 
+grpc::ServerUnaryReactor* NativeService::GetModel(grpc::CallbackServerContext* context,
+                                                  const v1::GetModelRequest* request, v1::GetModelResponse* response) {
+  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+    api_.GetModel(call, *request, response, std::move(done));
+  });
+}
+
 grpc::ServerUnaryReactor* NativeService::ListModels(grpc::CallbackServerContext* context,
                                                     const v1::ListModelsRequest* /*request*/,
                                                     v1::ListModelsResponse* response) {
@@ -112,6 +119,22 @@ grpc::ServerUnaryReactor* OpenInferenceService::RepositoryIndex(grpc::CallbackSe
                                                                 inference::RepositoryIndexResponse* response) {
   return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
     api_.RepositoryIndex(call, *request, response, std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelLoad(
+    grpc::CallbackServerContext* context, const inference::RepositoryModelLoadRequest* request,
+    inference::RepositoryModelLoadResponse* response) {
+  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+    api_.RepositoryModelLoad(call, *request, response, std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelUnload(
+    grpc::CallbackServerContext* context, const inference::RepositoryModelUnloadRequest* request,
+    inference::RepositoryModelUnloadResponse* response) {
+  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+    api_.RepositoryModelUnload(call, *request, response, std::move(done));
   });
 }
 

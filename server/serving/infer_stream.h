@@ -33,8 +33,8 @@ class InferStream final
 
   enum class Event { kOpened, kRead, kReadAll, kAnswered, kWritten, kBroken };
 
-  // Notes what has happened and starts what can go on. Both under one lock: once it is released, other threads may bring
-  // the stream to its end, so that afterwards nothing but the operations started here may touch this object.
+  // Notes what has happened and starts what can go on. Both under one lock: once it is released, other threads may
+  // bring the stream to its end, so that afterwards nothing but the operations started here may touch this object.
   void Step(Event event, Item* item = nullptr);
   void Note(Event event, Item* item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

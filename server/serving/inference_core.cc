@@ -95,7 +95,7 @@ absl::Status InferenceCore::Interruption(const CallContext& context) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const ServedModel>> InferenceCore::CheckCall(const Call& call, std::string_view model,
+absl::StatusOr<std::shared_ptr<const ServedModel>> InferenceCore::CheckCall(const Call& call, const ModelKey& model,
                                                                             int images) {
   CKN_RETURN_IF_ERROR(Interruption(call.context));
   if (images == 0) return absl::InvalidArgumentError("images: none, expected at least one");
@@ -103,7 +103,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> InferenceCore::CheckCall(cons
     return absl::InvalidArgumentError(
         absl::StrCat("images: ", images, " in one call, the limit is ", limits_.max_images));
   }
-  auto found = models_.Find(model);
+  auto found = models_.Find(model.name, model.version);
   if (absl::IsNotFound(found.status())) {
     metrics_.CountImages({}, ImageOutcome::kInvalid, static_cast<std::size_t>(images));
   }
@@ -171,7 +171,7 @@ void InferenceCore::Finish(Call& call) {
   End(call, status);
 }
 
-void InferenceCore::Run(Method method, const CallContext& context, std::string_view model, int images,
+void InferenceCore::Run(Method method, const CallContext& context, const ModelKey& model, int images,
                         google::protobuf::Message* response, const Prepare& prepare, Done done) {
   const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
   const absl::Status admitted = Guarded([&]() -> absl::Status {
@@ -189,6 +189,13 @@ void InferenceCore::Answer(Method method, const CallContext& context, google::pr
     CKN_RETURN_IF_ERROR(Interruption(context));
     return body();
   }));
+}
+
+void InferenceCore::AnswerLater(Method method, const CallContext& context, google::protobuf::Message* response,
+                                const std::function<void(Done)>& body, Done done) {
+  const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
+  if (const absl::Status status = Interruption(context); !status.ok()) return End(*call, status);
+  body([this, call](const absl::Status& status) { End(*call, status); });
 }
 
 }  // namespace ckn

@@ -30,6 +30,11 @@ class CallContext {
   [[nodiscard]] virtual absl::Time Deadline() const = 0;
 };
 
+// The model that a call asks for.
+struct ModelKey {
+  std::string_view name, version;
+};
+
 struct InferenceLimits {
   int max_images = 1024;                                    // per call
   std::int64_t max_message_bytes = std::int64_t{64} << 20;  // of a reply; the transport checks requests
@@ -68,12 +73,15 @@ class InferenceCore {
   InferenceCore(const ModelRegistry& models, Executor& executor, Metrics& metrics, const Clock& clock,
                 const InferenceLimits& limits);
 
-  // A call with images. An empty model name means the only model there is.
-  void Run(Method method, const CallContext& context, std::string_view model, int images,
+  // A call with images. An empty name means the only model there is, an empty version the latest.
+  void Run(Method method, const CallContext& context, const ModelKey& model, int images,
            google::protobuf::Message* response, const Prepare& prepare, Done done);
   // A call without; `body` fills the response, on the calling thread.
   void Answer(Method method, const CallContext& context, google::protobuf::Message* response,
               const std::function<absl::Status()>& body, Done done);
+  // The same, but `body` may call the Done that it gets later, on any thread.
+  void AnswerLater(Method method, const CallContext& context, google::protobuf::Message* response,
+                   const std::function<void(Done)>& body, Done done);
 
   // INVALID_ARGUMENT when a reply would be longer than a message may be.
   [[nodiscard]] absl::Status CheckReplySize(int images, std::int64_t bytes_per_image) const;
@@ -91,7 +99,7 @@ class InferenceCore {
   std::shared_ptr<Call> Begin(Method method, const CallContext& context, google::protobuf::Message* response,
                               Done done);
   void End(Call& call, const absl::Status& status);
-  absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, std::string_view model, int images);
+  absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, const ModelKey& model, int images);
   [[nodiscard]] absl::Status Interruption(const CallContext& context) const;
 
   // Hands the images to the executor; OK means that a worker will end the call.

@@ -6,9 +6,17 @@
 namespace ckn {
 namespace {
 
-constexpr std::array<std::string_view, kMethodCount> kMethodNames = {"Classify",    "Encode",           "ListModels",
-                                                                     "ModelInfer",  "ModelStreamInfer", "ModelMetadata",
-                                                                     "ModelConfig", "RepositoryIndex"};
+constexpr std::array<std::string_view, kMethodCount> kMethodNames = {"Classify",
+                                                                     "Encode",
+                                                                     "ListModels",
+                                                                     "GetModel",
+                                                                     "ModelInfer",
+                                                                     "ModelStreamInfer",
+                                                                     "ModelMetadata",
+                                                                     "ModelConfig",
+                                                                     "RepositoryIndex",
+                                                                     "RepositoryModelLoad",
+                                                                     "RepositoryModelUnload"};
 constexpr std::array<const char*, kStageCount> kStageNames = {"decode", "queue", "compute"};
 constexpr std::array<const char*, kImageOutcomeCount> kOutcomeNames = {"ok", "invalid", "expired", "error"};
 // In parentheses, so that it reads unlike a model's name.
@@ -72,6 +80,13 @@ Metrics::Metrics(const std::string& version)
   queue_length_ = AddGauge(registry_, "ckn_queue_length", "Calls with images that no worker has taken yet.");
   in_flight_ = AddGauge(registry_, "ckn_in_flight_requests", "Calls received and not yet answered.");
   models_loaded_ = AddGauge(registry_, "ckn_models_loaded", "Models that answer calls.");
+  models_failed_ = AddGauge(registry_, "ckn_models_failed", "Model files that cannot be used; the log says why.");
+  auto& loads = prometheus::BuildCounter()
+                    .Name("ckn_model_loads_total")
+                    .Help("Model files read, at the start and later, by outcome: ok, failed.")
+                    .Register(registry_);
+  loads_ok_ = &loads.Add({{"outcome", "ok"}});
+  loads_failed_ = &loads.Add({{"outcome", "failed"}});
   ready_ = AddGauge(registry_, "ckn_ready", "1 when all models are loaded and warm and the server is not stopping.");
   prometheus::BuildGauge()
       .Name("ckn_build_info")
@@ -97,6 +112,8 @@ void Metrics::SetModels(const std::vector<std::string>& names) {
   model_images_ = std::move(current);
   models_loaded_->Set(static_cast<double>(names.size()));
 }
+
+void Metrics::CountModelLoad(bool ok) { (ok ? loads_ok_ : loads_failed_)->Increment(); }
 
 void Metrics::CountRequest(Method method, absl::StatusCode code, double seconds) {
   auto index = static_cast<std::size_t>(code);

@@ -23,12 +23,15 @@ enum class Method {
   kClassify,
   kEncode,
   kListModels,
+  kGetModel,
   // The Open Inference Protocol's
   kModelInfer,
   kModelStreamInfer,  // a request of a stream
   kModelMetadata,
   kModelConfig,
   kRepositoryIndex,
+  kRepositoryModelLoad,
+  kRepositoryModelUnload,
 };
 enum class Stage { kDecode, kQueue, kCompute };
 enum class ImageOutcome {
@@ -38,7 +41,7 @@ enum class ImageOutcome {
   kError,    // ours
 };
 
-inline constexpr std::size_t kMethodCount = 8;
+inline constexpr std::size_t kMethodCount = 11;
 inline constexpr std::size_t kStageCount = 3;
 inline constexpr std::size_t kImageOutcomeCount = 4;
 inline constexpr std::size_t kStatusCodeCount = 17;
@@ -58,6 +61,11 @@ class Metrics {
   // The models that may appear as a label from now on. Counters of a model that left stay, since counters must not go
   // back.
   void SetModels(const std::vector<std::string>& names);
+
+  // A model file was read, or could not be used.
+  void CountModelLoad(bool ok);
+  // Model files that cannot be used now.
+  void SetFailedModels(std::size_t count) { models_failed_->Set(static_cast<double>(count)); }
 
   void CountRequest(Method method, absl::StatusCode code, double seconds);
   void ObserveStage(Stage stage, double seconds);
@@ -85,6 +93,9 @@ class Metrics {
   prometheus::Gauge* queue_length_ = nullptr;
   prometheus::Gauge* in_flight_ = nullptr;
   prometheus::Gauge* models_loaded_ = nullptr;
+  prometheus::Gauge* models_failed_ = nullptr;
+  prometheus::Counter* loads_ok_ = nullptr;
+  prometheus::Counter* loads_failed_ = nullptr;
   prometheus::Gauge* ready_ = nullptr;
 
   mutable absl::Mutex mu_;

@@ -1,10 +1,7 @@
 #include "server/serving/model_registry.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,8 +10,6 @@
 
 namespace ckn {
 namespace {
-
-namespace fs = std::filesystem;
 
 // An all-zero image of the size that the model takes, in colour if any of its networks looks at colours.
 ImageU8 BlackImage(const Model& model) {
@@ -52,7 +47,8 @@ std::string LoadedNames(const ModelSet& models) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, const ModelLimits& limits) {
+absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, std::int64_t version,
+                                                                   const ModelLimits& limits) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(path, limits));
   absl::StatusOr<Pipeline> pipeline = Pipeline::Create(loaded.model);
   if (!pipeline.ok()) return Annotate(pipeline.status(), path);
@@ -61,63 +57,49 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::st
   std::size_t longest = 0;
   for (const std::string& name : loaded.model.class_names) longest = std::max(longest, name.size());
   v1::ModelInfo info = DescribeModel(loaded, *pipeline);
-  return std::make_shared<const ServedModel>(ServedModel{
-      .pipeline = *std::move(pipeline), .info = std::move(info), .path = path, .longest_class_name = longest});
+  info.set_version(absl::StrCat(version));
+  return std::make_shared<const ServedModel>(ServedModel{.pipeline = *std::move(pipeline),
+                                                         .info = std::move(info),
+                                                         .provenance = loaded.model.provenance,
+                                                         .path = path,
+                                                         .longest_class_name = longest});
 }
 
-absl::StatusOr<ModelSet> LoadModelFolder(const std::string& folder, const ModelLimits& limits) {
-  std::error_code error;
-  std::vector<std::string> paths;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    // is_regular_file follows links: mounted configuration is often a link.
-    std::error_code ignored;
-    if (entry->path().extension() == ".ckn" && entry->is_regular_file(ignored)) paths.push_back(entry->path().string());
-  }
-  if (error) return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), ": ", error.message()));
-  if (paths.empty()) {
-    return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), " holds no *.ckn file"));
-  }
-  std::sort(paths.begin(), paths.end());
-
-  ModelSet models;
-  for (const std::string& path : paths) {
-    CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, LoadServedModel(path, limits));
-    const std::string name = model->info.name();
-    const auto [existing, inserted] = models.emplace(name, std::move(model));
-    if (!inserted) {
-      return absl::AlreadyExistsError(absl::StrCat("two model files hold a model named ", Quote(name), ": ",
-                                                   existing->second->path, " and ", path));
-    }
-  }
-  return models;
-}
-
-void ModelRegistry::Replace(ModelSet models) {
-  auto next = std::make_shared<const ModelSet>(std::move(models));
+void ModelRegistry::Replace(ModelSet models, std::vector<FailedModel> failed) {
+  auto next = std::make_shared<const Contents>(Contents{std::move(models), std::move(failed)});
   const absl::MutexLock lock(&mu_);
   // The old set leaves through `next`, after the lock: freeing models takes time.
-  models_.swap(next);
+  contents_.swap(next);
 }
 
-std::shared_ptr<const ModelSet> ModelRegistry::Snapshot() const {
+std::shared_ptr<const ModelRegistry::Contents> ModelRegistry::Snapshot() const {
   const absl::ReaderMutexLock lock(&mu_);
-  return models_;
+  return contents_;
 }
 
-absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::Find(std::string_view name) const {
-  const std::shared_ptr<const ModelSet> models = Snapshot();
-  if (models->empty()) return absl::NotFoundError("no model is loaded");
-  if (name.empty()) {
-    if (models->size() == 1) return models->begin()->second;
+absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::Find(std::string_view name,
+                                                                       std::string_view version) const {
+  const std::shared_ptr<const Contents> contents = Snapshot();
+  const ModelSet& models = contents->models;
+  if (models.empty()) return absl::NotFoundError("no model is loaded");
+  auto found = models.begin();
+  if (!name.empty()) {
+    found = models.find(name);
+  } else if (models.size() > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model: not given; with several models loaded, name one of ", LoadedNames(*models)));
+        absl::StrCat("model: not given; with several models loaded, name one of ", LoadedNames(models)));
   }
-  const auto found = models->find(name);
-  if (found == models->end()) {
-    return absl::NotFoundError(absl::StrCat("model ", Quote(name), " is not loaded; loaded: ", LoadedNames(*models)));
+  if (found == models.end()) {
+    return absl::NotFoundError(absl::StrCat("model ", Quote(name), " is not loaded; loaded: ", LoadedNames(models)));
   }
-  return found->second;
+  const ModelVersions& versions = found->second;
+  if (version.empty()) return versions.rbegin()->second;
+  for (const auto& [number, model] : versions) {
+    if (absl::StrCat(number) == version) return model;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "model ", Quote(found->first), " has no version ", Quote(version), "; loaded: ",
+      absl::StrJoin(versions, ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); })));
 }
 
 }  // namespace ckn

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "ckn/v1/inference.pb.h"
@@ -21,38 +21,50 @@ namespace ckn {
 struct ServedModel {
   Pipeline pipeline;
   v1::ModelInfo info;
+  v1::Provenance provenance;
   std::string path;
   std::size_t longest_class_name = 0;  // bytes
 };
 
-// Loaded models by name.
-using ModelSet = std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>>;
-
 // Reads one model file, builds its pipeline and runs it once on an all-zero image, so that the first call pays for
 // nothing and a model that cannot compute is refused here. Messages start with the path.
-absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path,
+absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, std::int64_t version,
                                                                    const ModelLimits& limits = {});
 
-// Loads every *.ckn file of a folder. NOT_FOUND: no such folder, or no model in it; ALREADY_EXISTS: two files hold
-// models of one name (both are named); for a file that cannot be used, LoadServedModel's error.
-absl::StatusOr<ModelSet> LoadModelFolder(const std::string& folder, const ModelLimits& limits = {});
+// A model's versions; the last one is the latest. Never empty in a ModelSet.
+using ModelVersions = std::map<std::int64_t, std::shared_ptr<const ServedModel>>;
+// Loaded models by name.
+using ModelSet = std::map<std::string, ModelVersions, std::less<>>;
+
+// A model file that cannot be used.
+struct FailedModel {
+  std::string name;  // of the model, where it is known; else the file's, without its extension
+  std::int64_t version = 1;
+  std::string reason;  // begins with the path
+};
 
 // The models that calls see. A call takes its model once and keeps it for as long as it runs; replacing the set does
 // not touch calls in flight. Thread-safe.
 class ModelRegistry {
  public:
-  ModelRegistry() : models_(std::make_shared<const ModelSet>()) {}
+  struct Contents {
+    ModelSet models;
+    std::vector<FailedModel> failed;
+  };
 
-  void Replace(ModelSet models);
-  [[nodiscard]] std::shared_ptr<const ModelSet> Snapshot() const;
+  ModelRegistry() : contents_(std::make_shared<const Contents>()) {}
 
-  // An empty name means the only model there is. INVALID_ARGUMENT: empty, and there are several; NOT_FOUND: no such
-  // model, or none at all.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<const ServedModel>> Find(std::string_view name) const;
+  void Replace(ModelSet models, std::vector<FailedModel> failed = {});
+  [[nodiscard]] std::shared_ptr<const Contents> Snapshot() const;
+
+  // An empty name means the only model there is, an empty version the latest. INVALID_ARGUMENT: no name, and there are
+  // several; NOT_FOUND: no such model or version, or none at all.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<const ServedModel>> Find(std::string_view name,
+                                                                        std::string_view version = {}) const;
 
  private:
   mutable absl::Mutex mu_;
-  std::shared_ptr<const ModelSet> models_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const Contents> contents_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ckn

@@ -101,24 +101,27 @@ void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& 
         request.images_size(),
         kResultOverhead + top_k * (kClassOverhead + static_cast<std::int64_t>(model.longest_class_name))));
     response->set_model(model.info.name());
-    return WorkOn<v1::Classification>(
-        request.images(), core_.limits(), response->mutable_results(),
-        [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
-          std::optional<Novelty> novelty;
-          CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model.pipeline.Classify(pixels, &novelty));
-          SetNovelty(novelty, result);
-          const std::vector<float> probabilities = model.pipeline.Probabilities(scores);
-          for (const int index : TopK(scores, top_k)) {
-            v1::ClassScore* const entry = result->add_classes();
-            entry->set_index(index);
-            entry->set_label(model.info.class_names(index));
-            entry->set_score(scores[static_cast<std::size_t>(index)]);
-            if (!probabilities.empty()) entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
-          }
-          return absl::OkStatus();
-        });
+    response->set_version(model.info.version());
+    return WorkOn<v1::Classification>(request.images(), core_.limits(), response->mutable_results(),
+                                      [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
+                                        std::optional<Novelty> novelty;
+                                        CKN_ASSIGN_OR_RETURN(const std::vector<float> scores,
+                                                             model.pipeline.Classify(pixels, &novelty));
+                                        SetNovelty(novelty, result);
+                                        const std::vector<float> probabilities = model.pipeline.Probabilities(scores);
+                                        for (const int index : TopK(scores, top_k)) {
+                                          v1::ClassScore* const entry = result->add_classes();
+                                          entry->set_index(index);
+                                          entry->set_label(model.info.class_names(index));
+                                          entry->set_score(scores[static_cast<std::size_t>(index)]);
+                                          if (!probabilities.empty())
+                                            entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
+                                        }
+                                        return absl::OkStatus();
+                                      });
   };
-  core_.Run(Method::kClassify, context, request.model(), request.images_size(), response, prepare, std::move(done));
+  core_.Run(Method::kClassify, context, {request.model(), request.version()}, request.images_size(), response, prepare,
+            std::move(done));
 }
 
 void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response,
@@ -128,22 +131,48 @@ void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& requ
     CKN_RETURN_IF_ERROR(core_.CheckReplySize(request.images_size(),
                                              kResultOverhead + std::int64_t{4} * model.pipeline.feature_count()));
     response->set_model(model.info.name());
-    return WorkOn<v1::Features>(
-        request.images(), core_.limits(), response->mutable_results(),
-        [&model](const ImageU8& pixels, v1::Features* result) {
-          std::optional<Novelty> novelty;
-          CKN_ASSIGN_OR_RETURN(const std::vector<float> features, model.pipeline.Encode(pixels, &novelty));
-          SetNovelty(novelty, result);
-          result->mutable_values()->Add(features.begin(), features.end());
-          return absl::OkStatus();
-        });
+    response->set_version(model.info.version());
+    return WorkOn<v1::Features>(request.images(), core_.limits(), response->mutable_results(),
+                                [&model](const ImageU8& pixels, v1::Features* result) {
+                                  std::optional<Novelty> novelty;
+                                  CKN_ASSIGN_OR_RETURN(const std::vector<float> features,
+                                                       model.pipeline.Encode(pixels, &novelty));
+                                  SetNovelty(novelty, result);
+                                  result->mutable_values()->Add(features.begin(), features.end());
+                                  return absl::OkStatus();
+                                });
   };
-  core_.Run(Method::kEncode, context, request.model(), request.images_size(), response, prepare, std::move(done));
+  core_.Run(Method::kEncode, context, {request.model(), request.version()}, request.images_size(), response, prepare,
+            std::move(done));
+}
+
+void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& request, v1::GetModelResponse* response,
+                         Done done) {
+  const auto body = [&]() -> absl::Status {
+    CKN_ASSIGN_OR_RETURN(const auto model, core_.models().Find(request.model(), request.version()));
+    const v1::Provenance& from = model->provenance;
+    *response->mutable_info() = model->info;
+    response->set_has_probabilities(model->pipeline.probability_scale() > 0);
+    response->set_has_novelty(model->pipeline.has_novelty());
+    response->set_architecture(from.architecture());
+    response->set_command(from.command());
+    response->set_program_version(from.program_version());
+    response->set_dataset_sha256(from.dataset_sha256());
+    response->set_train_count(from.train_count());
+    response->set_seed(from.seed());
+    response->set_svm_c(from.svm_c());
+    response->set_validation(from.validation());
+    response->set_test_count(from.test_count());
+    return absl::OkStatus();
+  };
+  core_.Answer(Method::kGetModel, context, response, body, std::move(done));
 }
 
 void NativeApi::ListModels(const CallContext& context, v1::ListModelsResponse* response, Done done) {
   const auto body = [this, response] {
-    for (const auto& [name, model] : *core_.models().Snapshot()) *response->add_models() = model->info;
+    for (const auto& [name, versions] : core_.models().Snapshot()->models) {
+      for (const auto& [version, model] : versions) *response->add_models() = model->info;
+    }
     return absl::OkStatus();
   };
   core_.Answer(Method::kListModels, context, response, body, std::move(done));

@@ -22,6 +22,8 @@ class NativeApi {
   void Classify(const CallContext& context, const v1::ClassifyRequest& request, v1::ClassifyResponse* response,
                 Done done);
   void Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response, Done done);
+  void GetModel(const CallContext& context, const v1::GetModelRequest& request, v1::GetModelResponse* response,
+                Done done);
   void ListModels(const CallContext& context, v1::ListModelsResponse* response, Done done);
 
  private:

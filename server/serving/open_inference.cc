@@ -15,18 +15,8 @@ namespace ckn {
 namespace {
 
 constexpr const char* kName = "ckn";  // of the server, its platform and its backend
-constexpr const char* kVersion = "1";  // of every model
-
-absl::Status CheckVersion(const std::string& version) {
-  if (version.empty() || version == kVersion) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("model version ", Quote(version), " is not loaded; loaded: \"1\""));
-}
-
-absl::StatusOr<std::shared_ptr<const ServedModel>> FindModel(const InferenceCore& core, const std::string& name,
-                                                             const std::string& version) {
-  CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, core.models().Find(name));
-  CKN_RETURN_IF_ERROR(CheckVersion(version));
-  return model;
+absl::Status NotAllowed() {
+  return absl::PermissionDeniedError("clients may not load and unload models; ckn serve --model-control allows it");
 }
 
 // What belongs to one ModelInfer while it runs.
@@ -39,7 +29,7 @@ struct Inference {
 }  // namespace
 
 bool OpenInference::ModelReady(const inference::ModelReadyRequest& request) const {
-  return ready_() && FindModel(core_, request.name(), request.version()).ok();
+  return ready_() && core_.models().Find(request.name(), request.version()).ok();
 }
 
 void OpenInference::ServerMetadata(inference::ServerMetadataResponse* response) const {
@@ -47,15 +37,19 @@ void OpenInference::ServerMetadata(inference::ServerMetadataResponse* response) 
   response->set_version(version_);
   response->add_extensions("classification");
   response->add_extensions("model_configuration");
+  response->add_extensions("model_repository");
 }
 
 void OpenInference::ModelMetadata(const CallContext& context, const inference::ModelMetadataRequest& request,
                                   inference::ModelMetadataResponse* response, Done done) {
   const auto body = [&]() -> absl::Status {
-    CKN_ASSIGN_OR_RETURN(const auto model, FindModel(core_, request.name(), request.version()));
+    CKN_ASSIGN_OR_RETURN(const auto model, core_.models().Find(request.name(), request.version()));
     const v1::ModelInfo& info = model->info;
     response->set_name(info.name());
-    response->add_versions(kVersion);
+    const auto contents = core_.models().Snapshot();
+    if (const auto versions = contents->models.find(info.name()); versions != contents->models.end()) {
+      for (const auto& [version, of_version] : versions->second) response->add_versions(of_version->info.version());
+    }
     response->set_platform(kName);
     auto& input = *response->add_inputs();
     input.set_name("image");
@@ -82,7 +76,7 @@ void OpenInference::ModelMetadata(const CallContext& context, const inference::M
 void OpenInference::ModelConfig(const CallContext& context, const inference::ModelConfigRequest& request,
                                 inference::ModelConfigResponse* response, Done done) {
   const auto body = [&]() -> absl::Status {
-    CKN_ASSIGN_OR_RETURN(const auto model, FindModel(core_, request.name(), request.version()));
+    CKN_ASSIGN_OR_RETURN(const auto model, core_.models().Find(request.name(), request.version()));
     inference::ModelConfig& config = *response->mutable_config();
     config.set_name(model->info.name());
     config.set_platform(kName);
@@ -103,18 +97,50 @@ void OpenInference::ModelConfig(const CallContext& context, const inference::Mod
   core_.Answer(Method::kModelConfig, context, response, body, std::move(done));
 }
 
-void OpenInference::RepositoryIndex(const CallContext& context, const inference::RepositoryIndexRequest& /*request*/,
+void OpenInference::RepositoryIndex(const CallContext& context, const inference::RepositoryIndexRequest& request,
                                     inference::RepositoryIndexResponse* response, Done done) {
   const auto body = [&] {
-    for (const auto& [name, model] : *core_.models().Snapshot()) {
+    const auto contents = core_.models().Snapshot();
+    for (const auto& [name, versions] : contents->models) {
+      for (const auto& [version, model] : versions) {
+        auto& entry = *response->add_models();
+        entry.set_name(name);
+        entry.set_version(model->info.version());
+        entry.set_state("READY");
+      }
+    }
+    if (request.ready()) return absl::OkStatus();
+    for (const FailedModel& failed : contents->failed) {
       auto& entry = *response->add_models();
-      entry.set_name(name);
-      entry.set_version(kVersion);
-      entry.set_state("READY");
+      entry.set_name(Printable(failed.name));
+      entry.set_version(absl::StrCat(failed.version));
+      entry.set_state("UNAVAILABLE");
+      entry.set_reason(Printable(failed.reason));
     }
     return absl::OkStatus();
   };
   core_.Answer(Method::kRepositoryIndex, context, response, body, std::move(done));
+}
+
+void OpenInference::RepositoryModelLoad(const CallContext& context,
+                                        const inference::RepositoryModelLoadRequest& request,
+                                        inference::RepositoryModelLoadResponse* response, Done done) {
+  const auto body = [&](Done end) {
+    if (!control_) return end(NotAllowed());
+    if (!request.parameters().empty()) return end(absl::InvalidArgumentError("parameters: got some, expected none"));
+    control_->load(request.model_name(), std::move(end));
+  };
+  core_.AnswerLater(Method::kRepositoryModelLoad, context, response, body, std::move(done));
+}
+
+void OpenInference::RepositoryModelUnload(const CallContext& context,
+                                          const inference::RepositoryModelUnloadRequest& request,
+                                          inference::RepositoryModelUnloadResponse* response, Done done) {
+  const auto body = [&](Done end) {
+    if (!control_) return end(NotAllowed());
+    control_->unload(request.model_name(), std::move(end));
+  };
+  core_.AnswerLater(Method::kRepositoryModelUnload, context, response, body, std::move(done));
 }
 
 void OpenInference::ModelInfer(const CallContext& context, const inference::ModelInferRequest& request,
@@ -126,8 +152,8 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
                                      inference::ModelStreamInferResponse* response, Done done) {
   const auto told = [&request, response, done = std::move(done)](const absl::Status& status) {
     if (!status.ok()) {
-      response->set_error_message(absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
-                                               std::string(status.message())));
+      response->set_error_message(
+          absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
       response->mutable_infer_response()->set_id(request.id());
     }
     done(absl::OkStatus());
@@ -140,7 +166,6 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
   // Parsed before there is a model, since the number of images is part of every call's checks.
   auto images = std::make_shared<absl::StatusOr<InferImages>>(InferImages::Parse(request, core_.limits()));
   const auto prepare = [this, &request, response, images](const ServedModel& model) -> absl::StatusOr<ImageWork> {
-    CKN_RETURN_IF_ERROR(CheckVersion(request.model_version()));
     CKN_RETURN_IF_ERROR(images->status());
     CKN_ASSIGN_OR_RETURN(InferOutputs outputs, InferOutputs::Parse(request, model));
     const int count = (*images)->count();
@@ -155,7 +180,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
     };
     work.finish = [state, response, &request, &model] {
       response->set_model_name(model.info.name());
-      response->set_model_version(kVersion);
+      response->set_model_version(model.info.version());
       response->set_id(request.id());
       state->outputs.Write(state->results, state->images.raw(), response);
     };
@@ -163,7 +188,8 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
   };
   // What cannot be parsed is told once the model is known to be there.
   const int count = images->ok() ? (*images)->count() : 1;
-  core_.Run(method, context, request.model_name(), count, response, prepare, std::move(done));
+  core_.Run(method, context, {request.model_name(), request.model_version()}, count, response, prepare,
+            std::move(done));
 }
 
 }  // namespace ckn

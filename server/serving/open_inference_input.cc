@@ -82,7 +82,8 @@ absl::StatusOr<std::vector<std::string_view>> SplitRawBytes(std::string_view raw
     if (length > raw.size() - at) {
       return Bad(absl::StrCat(where, ": ", length, " bytes, but only ", raw.size() - at, " are left"));
     }
-    if (std::cmp_equal(elements.size(), count)) return Bad(absl::StrCat("more elements than the ", count, " of its shape"));
+    if (std::cmp_equal(elements.size(), count))
+      return Bad(absl::StrCat("more elements than the ", count, " of its shape"));
     elements.push_back(raw.substr(at, length));
     at += length;
   }
@@ -109,9 +110,10 @@ absl::StatusOr<InferImages> InferImages::Parse(const inference::ModelInferReques
     }
   }
   absl::StatusOr<InferImages> images =
-      tensor.name() == kFilesName    ? ParseFiles(request, limits)
-      : tensor.name() == kPixelsName ? ParsePixels(request, limits)
-                                     : Bad(absl::StrCat("unknown name, expected \"", kFilesName, "\" or \"", kPixelsName, "\""));
+      tensor.name() == kFilesName ? ParseFiles(request, limits)
+      : tensor.name() == kPixelsName
+          ? ParsePixels(request, limits)
+          : Bad(absl::StrCat("unknown name, expected \"", kFilesName, "\" or \"", kPixelsName, "\""));
   CKN_RETURN_IF_ERROR(Annotate(images.status(), absl::StrCat("input ", Quote(tensor.name()))));
   images->raw_ = raw > 0;
   images->max_pixels_ = limits.max_pixels;
@@ -171,8 +173,8 @@ absl::StatusOr<InferImages> InferImages::ParsePixels(const inference::ModelInfer
   images.width_ = static_cast<int>(tensor.shape(rows + 1));
   images.channels_ = tensor.shape_size() == 3 ? 1 : static_cast<int>(tensor.shape(images.channels_first_ ? 1 : 3));
   if (std::int64_t{images.height_} * images.width_ > limits.max_pixels) {
-    return Bad(absl::StrCat("shape ", Shape(tensor), ": ", images.height_, "x", images.width_,
-                            " pixels, the limit is ", limits.max_pixels));
+    return Bad(absl::StrCat("shape ", Shape(tensor), ": ", images.height_, "x", images.width_, " pixels, the limit is ",
+                            limits.max_pixels));
   }
   const bool fp32 = images.kind_ == Kind::kFp32;
   if (request.raw_input_contents_size() > 0) {

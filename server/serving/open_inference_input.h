@@ -16,8 +16,8 @@ namespace ckn {
 // outlive this.
 class InferImages {
  public:
-  // Everything but the pixels themselves is checked here, before memory is asked for. INVALID_ARGUMENT names the tensor,
-  // what was got and what was expected.
+  // Everything but the pixels themselves is checked here, before memory is asked for. INVALID_ARGUMENT names the
+  // tensor, what was got and what was expected.
   static absl::StatusOr<InferImages> Parse(const inference::ModelInferRequest& request, const InferenceLimits& limits);
 
   [[nodiscard]] int count() const { return count_; }

@@ -35,7 +35,8 @@ absl::StatusOr<int> Classification(const Requested& output, const OutputTensor& 
     entries = is_unsigned ? static_cast<std::int64_t>(std::min<std::uint64_t>(value.uint64_param(), tensor.width))
                           : value.int64_param();
     if (entries < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter classification: got ", entries, ", expected 0 or more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter classification: got ", entries, ", expected 0 or more"));
     }
   }
   return static_cast<int>(std::min<std::int64_t>(entries, tensor.width));
@@ -71,8 +72,8 @@ absl::StatusOr<InferOutputs> InferOutputs::Parse(const inference::ModelInferRequ
     return outputs;
   }
   for (const Requested& output : request.outputs()) {
-    const auto tensor = std::ranges::find_if(
-        offered, [&](const OutputTensor& candidate) { return candidate.name == output.name(); });
+    const auto tensor =
+        std::ranges::find_if(offered, [&](const OutputTensor& candidate) { return candidate.name == output.name(); });
     if (tensor == offered.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "output ", Quote(output.name()), ": the model does not have it, expected one of ",
@@ -142,10 +143,11 @@ void InferOutputs::Write(const std::vector<InferResult>& results, bool raw,
         continue;
       }
       const float rank = result.novelty ? result.novelty->rank : 0;
-      const std::span<const float> values = output.tensor.kind == Kind::kScores          ? std::span(result.scores)
-                                            : output.tensor.kind == Kind::kProbabilities ? std::span(result.probabilities)
-                                            : output.tensor.kind == Kind::kFeatures      ? std::span(result.features)
-                                                                                         : std::span(&rank, 1);
+      const std::span<const float> values = output.tensor.kind == Kind::kScores ? std::span(result.scores)
+                                            : output.tensor.kind == Kind::kProbabilities
+                                                ? std::span(result.probabilities)
+                                            : output.tensor.kind == Kind::kFeatures ? std::span(result.features)
+                                                                                    : std::span(&rank, 1);
       if (output.classification > 0) {
         for (const int index : TopK(values, output.classification)) {
           add_text(absl::StrCat(values[static_cast<std::size_t>(index)], ":", index, ":", label(index)));

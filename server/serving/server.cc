@@ -21,8 +21,8 @@ namespace {
 
 void LogModel(const ServedModel& model) {
   const v1::ModelInfo& info = model.info;
-  spdlog::info("model {}: input {}x{}x{}, {} features, {} classes, file {}, sha256 {}", Quote(info.name()),
-               info.height(), info.width(), info.channels(), info.features(), info.class_names_size(),
+  spdlog::info("model {} version {}: input {}x{}x{}, {} features, {} classes, file {}, sha256 {}", Quote(info.name()),
+               info.version(), info.height(), info.width(), info.channels(), info.features(), info.class_names_size(),
                Printable(model.path), info.sha256());
 }
 
@@ -41,16 +41,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                  HostPort{.host = options.http->host, .port = server->http_port()}.ToString());
   }
 
-  CKN_ASSIGN_OR_RETURN(ModelSet models, LoadModelFolder(options.models_folder));
-  std::vector<std::string> names;
-  for (const auto& [name, model] : models) {
-    names.push_back(name);
-    LogModel(*model);
+  CKN_RETURN_IF_ERROR(server->loader_.LoadAll());
+  for (const auto& [name, versions] : server->models_.Snapshot()->models) {
+    for (const auto& [version, model] : versions) LogModel(*model);
   }
-  server->metrics_.SetModels(names);
-  server->models_.Replace(std::move(models));
 
+  server->background_ =
+      std::make_unique<BackgroundThread>(options.watch_interval, [raw = server.get()] { raw->Reload(); });
   CKN_RETURN_IF_ERROR(Annotate(server->StartGrpc(), "gRPC port"));
+  server->ShowHealthOfModels();
   server->ready_.store(true);
   server->metrics_.ready().Set(1);
   spdlog::info("serving gRPC on {} with {} worker threads, queue of {} calls",
@@ -62,11 +61,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::Server(const ServerOptions& options)
     : options_(options),
       metrics_(options.version),
+      loader_(options.models_folder, models_, metrics_),
       executor_({.threads = options.threads, .max_queue = static_cast<std::size_t>(options.max_queue)},
                 &metrics_.queue_length()),
       core_(models_, executor_, metrics_, clock_, options.limits),
       native_api_(core_),
-      open_inference_(core_, options.version, [this] { return ready_.load(); }),
+      open_inference_(
+          core_, options.version, [this] { return ready_.load(); },
+          options.model_control ? std::make_optional(Control()) : std::nullopt),
       native_service_(native_api_),
       open_inference_service_(open_inference_) {}
 
@@ -103,12 +105,75 @@ absl::Status Server::StartGrpc() {
   return absl::OkStatus();
 }
 
+OpenInference::ModelControl Server::Control() {
+  const auto run = [this](const std::string& name, InferenceCore::Done done,
+                          absl::Status (ModelLoader::*change)(const std::string&)) {
+    background_->Run([this, name, done = std::move(done), change] {
+      const absl::Status status = (loader_.*change)(name);
+      spdlog::info("{} of model {} asked for by a client: {}", change == &ModelLoader::Load ? "loading" : "unloading",
+                   Quote(name), status.ok() ? "done" : Printable(std::string(status.message())));
+      ShowHealthOfModels();
+      done(status);
+    });
+  };
+  return {.load = [run](const std::string& name,
+                        InferenceCore::Done done) { run(name, std::move(done), &ModelLoader::Load); },
+          .unload = [run](const std::string& name,
+                          InferenceCore::Done done) { run(name, std::move(done), &ModelLoader::Unload); }};
+}
+
+void Server::ReloadModels() {
+  background_->Run([this] { Reload(); });
+}
+
+void Server::Reload() {
+  const absl::StatusOr<ModelLoader::Changes> changes = loader_.Reload();
+  if (!changes.ok()) return LogFailures({FailedModel{{}, 0, std::string(changes.status().message())}});
+  for (const std::string& model : changes->loaded) spdlog::info("loaded model {}", model);
+  for (const std::string& model : changes->removed) spdlog::info("model {} is gone", model);
+  LogFailures(changes->failed);
+  ShowHealthOfModels();
+}
+
+// Once, not every time that the folder is looked at.
+void Server::LogFailures(const std::vector<FailedModel>& failed) {
+  std::set<std::string> reasons;
+  for (const FailedModel& failure : failed) {
+    if (reasons.insert(failure.reason).second && !logged_failures_.contains(failure.reason)) {
+      spdlog::error("cannot load: {}; what was there goes on serving", Printable(failure.reason));
+    }
+  }
+  logged_failures_ = std::move(reasons);
+}
+
+void Server::ShowHealthOfModels() {
+  const absl::MutexLock lock(&health_mu_);
+  if (stopping_ || grpc_server_ == nullptr) return;
+  std::set<std::string> healthy;
+  for (const auto& [name, versions] : models_.Snapshot()->models) healthy.insert(name);
+  grpc::HealthCheckServiceInterface* const health = grpc_server_->GetHealthCheckService();
+  for (const std::string& name : healthy_models_) {
+    if (!healthy.contains(name)) health->SetServingStatus(name, false);
+  }
+  for (const std::string& name : healthy) {
+    // Services have their own status.
+    if (name != v1::Inference::service_full_name() && name != inference::GRPCInferenceService::service_full_name()) {
+      health->SetServingStatus(name, true);
+    }
+  }
+  healthy_models_ = std::move(healthy);
+}
+
 void Server::Stop() {
   stopped_ = true;
   ready_.store(false);
   metrics_.ready().Set(0);
   if (grpc_server_ != nullptr) {
-    grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+    {
+      const absl::MutexLock lock(&health_mu_);
+      stopping_ = true;
+      grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+    }
     if (options_.lame_duck > absl::ZeroDuration()) {
       spdlog::info("not ready any more; taking calls for another {}", absl::FormatDuration(options_.lame_duck));
       absl::SleepFor(options_.lame_duck);
@@ -116,6 +181,7 @@ void Server::Stop() {
     ShutDownGrpc();
     spdlog::info("stopped; calls taken since the start: {}", core_.calls_begun());
   }
+  background_.reset();
   executor_.Drain();
   http_.reset();
 }

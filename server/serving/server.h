@@ -4,17 +4,23 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/base/host_port.h"
+#include "server/serving/background_thread.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
 #include "server/serving/grpc_services.h"
 #include "server/serving/http_endpoint.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/metrics.h"
+#include "server/serving/model_loader.h"
 #include "server/serving/model_registry.h"
 #include "server/serving/native_api.h"
 #include "server/serving/open_inference.h"
@@ -34,6 +40,8 @@ struct ServerOptions {
   InferenceLimits limits;        // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
+  absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder
+  bool model_control = false;                                // clients may load and unload models
   std::string version;
 };
 
@@ -52,6 +60,9 @@ class Server {
   [[nodiscard]] int grpc_port() const { return grpc_port_; }
   [[nodiscard]] int http_port() const;
 
+  // Looks at the models folder again, in the background: see ModelLoader::Reload. What comes of it is logged.
+  void ReloadModels();
+
   // Health turns NOT_SERVING and calls are still taken for `lame_duck`; then no new calls, and those in flight are
   // answered or, after `drain_timeout`, cancelled. Returns as soon as none is left. Call it once.
   void Stop();
@@ -60,6 +71,12 @@ class Server {
   explicit Server(const ServerOptions& options);
 
   absl::Status StartGrpc();
+  OpenInference::ModelControl Control();
+  // On the background thread:
+  void Reload();
+  void LogFailures(const std::vector<FailedModel>& failed);
+  void ShowHealthOfModels();
+
   void ShutDownGrpc();
 
   const ServerOptions options_;
@@ -68,6 +85,11 @@ class Server {
   std::atomic<bool> ready_{false};
   std::unique_ptr<HttpEndpoint> http_;
   ModelRegistry models_;
+  ModelLoader loader_;  // of the background thread, once that runs
+  std::set<std::string> logged_failures_;
+  absl::Mutex health_mu_;
+  std::set<std::string> healthy_models_ ABSL_GUARDED_BY(health_mu_);
+  bool stopping_ ABSL_GUARDED_BY(health_mu_) = false;
   Executor executor_;
   InferenceCore core_;
   NativeApi native_api_;
@@ -75,6 +97,7 @@ class Server {
   NativeService native_service_;
   OpenInferenceService open_inference_service_;
   std::unique_ptr<grpc::Server> grpc_server_;
+  std::unique_ptr<BackgroundThread> background_;
   int grpc_port_ = 0;
   bool stopped_ = false;
 };

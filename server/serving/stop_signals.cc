@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "server/base/signal_mask.h"
 #include "spdlog/spdlog.h"
@@ -16,7 +17,7 @@
 namespace ckn {
 namespace {
 
-constexpr std::array<int, 2> kSignals = {SIGTERM, SIGINT};
+constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGHUP};
 
 // For the handler, which has no other way to find anything. Bytes are signal numbers; 0 ends the thread.
 std::array<int, 2> pipe_ends = {-1, -1};
@@ -65,6 +66,11 @@ StopSignals::~StopSignals() {
   }
 }
 
+void StopSignals::OnHangup(std::function<void()> action) {
+  const absl::MutexLock lock(&mu_);
+  on_hangup_ = std::move(action);
+}
+
 int StopSignals::Wait() {
   first_.WaitForNotification();
   return signal_.load();
@@ -75,6 +81,11 @@ void StopSignals::Listen() {
     unsigned char signal = 0;
     if (read(pipe_ends[0], &signal, 1) != 1) continue;  // interrupted
     if (signal == 0) return;
+    if (signal == SIGHUP) {
+      const absl::MutexLock lock(&mu_);
+      if (on_hangup_) on_hangup_();
+      continue;
+    }
     if (first_.HasBeenNotified()) {
       spdlog::warn("second signal: stopping at once");
       _exit(1);

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 
 namespace ckn {
 
-// SIGTERM and SIGINT, acted on by a thread of their own. The first one asks the program to stop, the second one ends it
-// at once with exit code 1. At most one object at a time.
+// SIGTERM, SIGINT and SIGHUP, acted on by a thread of their own. The first one of the former two asks the program to
+// stop, the second one ends it at once with exit code 1. At most one object at a time.
 //
 // The handler only writes a byte to a pipe. Blocking the signals for sigwait() would be simpler but does not work here:
 // libraries start threads before main() (OpenBLAS, which OpenCV brings in), and a signal would go to one of those.
@@ -21,12 +24,17 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Blocks until the first signal; returns its number.
+  // What SIGHUP does; nothing before this is called. Runs on the signals' thread. Once.
+  void OnHangup(std::function<void()> action);
+
+  // Blocks until the first signal to stop; returns its number.
   int Wait();
 
  private:
   void Listen();
 
+  absl::Mutex mu_;
+  std::function<void()> on_hangup_ ABSL_GUARDED_BY(mu_);
   absl::Notification first_;
   std::atomic<int> signal_{0};
   std::thread thread_;

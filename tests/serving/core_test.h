@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/serving/inference_core.h"
+#include "server/serving/model_loader.h"
 #include "server/store/model_file.h"
 #include "tests/serving/fakes.h"
 #include "tests/testing/prometheus_text.h"
@@ -31,15 +32,11 @@ class CoreTest : public ::testing::Test {
 
   void Serve(const std::vector<Model>& served) {
     const TempDir folder;
-    std::vector<std::string> names;
     for (const Model& model : served) {
       ASSERT_TRUE(WriteModelFile(model, folder.File(model.name + ".ckn")).ok());
-      names.push_back(model.name);
     }
-    auto models = LoadModelFolder(folder.path());
-    ASSERT_TRUE(models.ok()) << models.status();
-    metrics_.SetModels(names);
-    models_.Replace(*std::move(models));
+    const absl::Status status = ModelLoader(folder.path(), models_, metrics_).LoadAll();
+    ASSERT_TRUE(status.ok()) << status;
   }
 
   InferenceCore& core() {

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "server/serving/model_loader.h"
 #include "tests/serving/fakes.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
@@ -33,10 +34,8 @@ class NativeServiceTest : public ::testing::Test {
   void SetUp() override {
     const TempDir folder;
     ASSERT_TRUE(WriteModelFile(TinyModel(), folder.File("tiny.ckn")).ok());
-    auto models = LoadModelFolder(folder.path());
-    ASSERT_TRUE(models.ok()) << models.status();
-    metrics_.SetModels({"tiny"});
-    models_.Replace(*std::move(models));
+    const absl::Status status = ModelLoader(folder.path(), models_, metrics_).LoadAll();
+    ASSERT_TRUE(status.ok()) << status;
 
     grpc::ServerBuilder builder;
     int port = 0;

@@ -1,11 +1,13 @@
 #include "server/serving/model_registry.h"
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/store/model_file.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
@@ -19,110 +21,52 @@ using ::testing::HasSubstr;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-void Write(const TempDir& folder, const std::string& file, const std::string& model_name) {
-  const absl::Status status = WriteModelFile(TinyModel({.name = model_name}), folder.File(file));
-  ASSERT_TRUE(status.ok()) << status;
+std::shared_ptr<const ServedModel> Served(const std::string& name, std::int64_t version) {
+  const TempDir folder;
+  EXPECT_TRUE(WriteModelFile(TinyModel({.name = name}), folder.File("a.ckn")).ok());
+  const auto model = LoadServedModel(folder.File("a.ckn"), version);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *model;
 }
 
-TEST(LoadModelFolderTest, LoadsEveryModelFileUnderTheNameInIt) {
-  const TempDir folder;
-  Write(folder, "one.ckn", "beta");
-  Write(folder, "two.ckn", "alpha");
-  folder.Write("notes.txt", "not a model");
-  const auto models = LoadModelFolder(folder.path());
-  ASSERT_TRUE(models.ok()) << models.status();
-  ASSERT_EQ(models->size(), 2U);
-  EXPECT_EQ(models->begin()->first, "alpha");
-  const ServedModel& beta = *models->at("beta");
-  EXPECT_EQ(beta.path, folder.File("one.ckn"));
-  EXPECT_EQ(beta.info.name(), "beta");
-  EXPECT_EQ(beta.info.height(), 8);
-  EXPECT_EQ(beta.info.width(), 8);
-  EXPECT_EQ(beta.info.channels(), 1);
-  EXPECT_EQ(beta.info.features(), 3 * 3 * 4);
-  EXPECT_EQ(beta.info.class_names_size(), 3);
-  EXPECT_EQ(beta.info.sha256().size(), 64U);
-  EXPECT_EQ(beta.info.validation_error_percent(), 12.5);
-  EXPECT_FALSE(beta.info.has_test_error_percent());
-  EXPECT_EQ(beta.longest_class_name, std::string("class 0").size());
-}
-
-TEST(LoadModelFolderTest, MissingFolderIsNamed) {
-  const TempDir folder;
-  const auto models = LoadModelFolder(folder.File("nowhere"));
-  EXPECT_EQ(models.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("nowhere"), HasSubstr("No such file")));
-}
-
-TEST(LoadModelFolderTest, FolderWithoutModelsIsAnError) {
-  const TempDir folder;
-  folder.Write("README.md", "none");
-  const auto models = LoadModelFolder(folder.path());
-  EXPECT_EQ(models.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Message(models.status()), HasSubstr("holds no *.ckn file"));
-}
-
-TEST(LoadModelFolderTest, BrokenFileIsNamedWithTheReason) {
-  const TempDir folder;
-  Write(folder, "good.ckn", "good");
-  std::string bytes = SerializeModelFile(TinyModel());
-  bytes[bytes.size() / 2] ^= 1;
-  folder.Write("bad.ckn", bytes);
-  const auto models = LoadModelFolder(folder.path());
-  EXPECT_EQ(models.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("bad.ckn"), HasSubstr("checksum")));
-}
-
-TEST(LoadModelFolderTest, TwoFilesWithOneModelNameAreBothNamed) {
-  const TempDir folder;
-  Write(folder, "a.ckn", "same");
-  Write(folder, "b.ckn", "same");
-  const auto models = LoadModelFolder(folder.path());
-  EXPECT_EQ(models.status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("same"), HasSubstr("a.ckn"), HasSubstr("b.ckn")));
-}
-
-TEST(LoadModelFolderTest, ModelThatCannotComputeIsRefused) {
-  const TempDir folder;
-  Model model = TinyModel();
-  // Too large for the format's reader, so written behind its back.
-  model.svm.weights.setConstant(3e38F);
-  folder.Write("overflow.ckn", SerializeModelFile(model));
-  const auto models = LoadModelFolder(folder.path());
-  EXPECT_FALSE(models.ok());
-  EXPECT_THAT(Message(models.status()), AllOf(HasSubstr("overflow.ckn"), HasSubstr("svm.weights[0]: got 3e+38")));
+ModelSet SetOf(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& models) {
+  ModelSet set;
+  for (const auto& [name, versions] : models) {
+    for (const std::int64_t version : versions) set[name][version] = Served(name, version);
+  }
+  return set;
 }
 
 TEST(ModelRegistryTest, EmptyNameMeansTheOnlyModel) {
-  const TempDir folder;
-  Write(folder, "a.ckn", "alpha");
   ModelRegistry registry;
   EXPECT_EQ(registry.Find("alpha").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(registry.Find("").status().code(), absl::StatusCode::kNotFound);
-
-  auto one = LoadModelFolder(folder.path());
-  ASSERT_TRUE(one.ok()) << one.status();
-  registry.Replace(*std::move(one));
+  registry.Replace(SetOf({{"alpha", {1}}}));
   ASSERT_TRUE(registry.Find("").ok());
   EXPECT_EQ((*registry.Find(""))->info.name(), "alpha");
 
-  Write(folder, "b.ckn", "beta");
-  auto two = LoadModelFolder(folder.path());
-  ASSERT_TRUE(two.ok()) << two.status();
-  registry.Replace(*std::move(two));
+  registry.Replace(SetOf({{"alpha", {1}}, {"beta", {1}}}));
   const auto ambiguous = registry.Find("");
   EXPECT_EQ(ambiguous.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(ambiguous.status()), AllOf(HasSubstr("alpha"), HasSubstr("beta")));
   EXPECT_EQ((*registry.Find("beta"))->info.name(), "beta");
 }
 
-TEST(ModelRegistryTest, UnknownNameIsQuotedSafely) {
-  const TempDir folder;
-  Write(folder, "a.ckn", "alpha");
-  auto models = LoadModelFolder(folder.path());
-  ASSERT_TRUE(models.ok()) << models.status();
+TEST(ModelRegistryTest, EmptyVersionMeansTheLatest) {
   ModelRegistry registry;
-  registry.Replace(*std::move(models));
+  registry.Replace(SetOf({{"alpha", {2, 10}}}));
+  EXPECT_EQ((*registry.Find("alpha"))->info.version(), "10");
+  EXPECT_EQ((*registry.Find("alpha", "2"))->info.version(), "2");
+  for (const char* const version : {"1", "02", "2 ", "latest"}) {
+    const auto unknown = registry.Find("alpha", version);
+    EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(Message(unknown.status()), HasSubstr("loaded: 2, 10"));
+  }
+}
+
+TEST(ModelRegistryTest, UnknownNameIsQuotedSafely) {
+  ModelRegistry registry;
+  registry.Replace(SetOf({{"alpha", {1}}}));
   const auto unknown = registry.Find("no\nsuch" + std::string(1000, 'x'));
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(unknown.status()), AllOf(HasSubstr("no\\x0asuch"), HasSubstr("\"alpha\"")));
@@ -130,12 +74,8 @@ TEST(ModelRegistryTest, UnknownNameIsQuotedSafely) {
 }
 
 TEST(ModelRegistryTest, ReplacingLeavesTakenModelsAlone) {
-  const TempDir folder;
-  Write(folder, "a.ckn", "alpha");
-  auto models = LoadModelFolder(folder.path());
-  ASSERT_TRUE(models.ok()) << models.status();
   ModelRegistry registry;
-  registry.Replace(*std::move(models));
+  registry.Replace(SetOf({{"alpha", {1}}}));
   const auto taken = registry.Find("alpha");
   ASSERT_TRUE(taken.ok());
   registry.Replace({});

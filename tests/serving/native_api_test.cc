@@ -458,11 +458,7 @@ TEST_F(NativeApiTest, NumbersThatAreNotFiniteAreAnInternalError) {
   grow.eta.setConstant(kMaxParameter);
   for (int i = 0; i < 12; ++i) model.networks[0].layers.push_back(grow);
   model.networks[0].learning.resize(model.networks[0].layers.size());
-  ASSERT_TRUE(WriteModelFile(model, folder.File("m.ckn")).ok());
-  auto models = LoadModelFolder(folder.path());
-  ASSERT_TRUE(models.ok()) << models.status();
-  metrics_.SetModels({"overflow"});
-  models_.Replace(*std::move(models));
+  Serve({model});
 
   v1::ClassifyRequest request;
   *request.add_images() = Encoded(TinyImage(model, 1));

@@ -149,8 +149,8 @@ TEST_F(OpenInferenceTest, PixelsOfEveryTypeAndLayoutGiveTheSameAnswer) {
         if (first) {
           for (std::size_t i = 0; i < values.size(); ++i) values[i % 3 * 64 + i / 3] = image.pixels[i];
         }
-        Request request = Pixels(fp32 ? "FP32" : "UINT8", first ? std::vector<std::int64_t>{1, 3, 8, 8}
-                                                                : std::vector<std::int64_t>{1, 8, 8, 3});
+        Request request = Pixels(fp32 ? "FP32" : "UINT8",
+                                 first ? std::vector<std::int64_t>{1, 3, 8, 8} : std::vector<std::int64_t>{1, 8, 8, 3});
         Ask(request, {"scores"});
         std::string bytes;
         for (const std::uint8_t value : values) {
@@ -265,7 +265,8 @@ TEST_F(OpenInferenceTest, ARequestThatCannotBeReadIsRefusedWithTheReason) {
   const Case cases[] = {
       {"inputs: 0 tensors, expected one", [](Request& r) { r.clear_inputs(); }},
       {"inputs: 2 tensors, expected one", [](Request& r) { *r.add_inputs() = r.inputs(0); }},
-      {R"(input "x": unknown name, expected "image" or "pixels")", [](Request& r) { r.mutable_inputs(0)->set_name("x"); }},
+      {R"(input "x": unknown name, expected "image" or "pixels")",
+       [](Request& r) { r.mutable_inputs(0)->set_name("x"); }},
       {R"(datatype "FP32", expected "BYTES")", [](Request& r) { r.mutable_inputs(0)->set_datatype("FP32"); }},
       {"shape [], expected [N] or [N, 1]", [](Request& r) { r.mutable_inputs(0)->clear_shape(); }},
       {"shape [1, 2], expected [N] or [N, 1]", [](Request& r) { r.mutable_inputs(0)->add_shape(2); }},
@@ -305,7 +306,10 @@ TEST_F(OpenInferenceTest, ARequestThatCannotBeReadIsRefusedWithTheReason) {
        [](Request& r) { (*r.mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_string_param("x"); }},
       {"the model does not have it, expected one of label, scores, features",
        [](Request& r) { r.add_outputs()->set_name("probabilities"); }},
-      {R"(output "label": asked for twice)", [](Request& r) { Ask(r, {"label", "label"}); }},
+      {R"(output "label": asked for twice)",
+       [](Request& r) {
+         Ask(r, {"label", "label"});
+       }},
       {R"(output "features": parameter "classification" is not supported)",
        [](Request& r) {
          Ask(r, {"features"});
@@ -421,9 +425,8 @@ TEST_F(OpenInferenceTest, MetadataAndConfigurationDescribeTheTensors) {
   EXPECT_EQ(ask().code(), absl::StatusCode::kNotFound);
 
   inference::RepositoryIndexResponse index;
-  ASSERT_TRUE(RunCall([&](InferenceCore::Done done) {
-                api().RepositoryIndex(call_, {}, &index, std::move(done));
-              }).ok());
+  ASSERT_TRUE(
+      RunCall([&](InferenceCore::Done done) { api().RepositoryIndex(call_, {}, &index, std::move(done)); }).ok());
   ASSERT_EQ(index.models_size(), 1);
   EXPECT_EQ(index.models(0).name(), "tiny");
   EXPECT_EQ(index.models(0).state(), "READY");

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+// Which model files a folder holds, without opening them.
+//
+// Two layouts, also side by side: NAME.ckn, any number of them, each of version 1; and NAME/VERSION/ANY.ckn, versions
+// being whole numbers from 1 on, with one file in each. Whatever else lies there, and what begins with a dot, is not
+// looked at.
+namespace ckn {
+
+// Tells whether a file has been changed or replaced.
+struct FileIdentity {
+  explicit FileIdentity(const struct stat& status)
+      : device(status.st_dev),
+        inode(status.st_ino),
+        size(status.st_size),
+        modified_seconds(status.st_mtim.tv_sec),
+        modified_nanoseconds(status.st_mtim.tv_nsec) {}
+  FileIdentity() = default;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  time_t modified_seconds = 0;
+  long modified_nanoseconds = 0;
+};
+
+struct ModelFileEntry {
+  std::string path;
+  std::string folder_name;  // NAME of the second layout, which must be the model's; empty in the first one
+  std::int64_t version = 1;
+  FileIdentity identity;
+};
+
+// Sorted by path. NOT_FOUND: no such folder, or no model file in it; INVALID_ARGUMENT: two files in one version's
+// folder, which are both named.
+absl::StatusOr<std::vector<ModelFileEntry>> ScanModelFolder(const std::string& folder);
+
+}  // namespace ckn

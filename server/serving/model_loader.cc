@@ -1,0 +1,142 @@
+#include "server/serving/model_loader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/quote.h"
+#include "server/base/status.h"
+
+namespace ckn {
+namespace {
+
+std::string Label(const ServedModel& model) {
+  return absl::StrCat(Quote(model.info.name()), " version ", model.info.version());
+}
+
+// The model of `set` with the name and version of `like`, or nullptr.
+const ServedModel* FindSame(const ModelSet& set, const ServedModel& like) {
+  const auto versions = set.find(like.info.name());
+  if (versions == set.end()) return nullptr;
+  for (const auto& [number, model] : versions->second) {
+    if (model->info.version() == like.info.version()) return model.get();
+  }
+  return nullptr;
+}
+
+// The models of `of` that are not in `other`.
+std::vector<std::string> Difference(const ModelSet& of, const ModelSet& other, bool same_file_only) {
+  std::vector<std::string> labels;
+  for (const auto& [name, versions] : of) {
+    for (const auto& [number, model] : versions) {
+      const ServedModel* const found = FindSame(other, *model);
+      if (found == nullptr || (same_file_only && found != model.get())) labels.push_back(Label(*model));
+    }
+  }
+  return labels;
+}
+
+}  // namespace
+
+ModelLoader::ModelLoader(std::string folder, ModelRegistry& registry, Metrics& metrics, const ModelLimits& limits)
+    : folder_(std::move(folder)), registry_(registry), metrics_(metrics), limits_(limits) {}
+
+ModelLoader::File ModelLoader::ReadFile(const ModelFileEntry& entry) const {
+  File file{.identity = entry.identity, .name = entry.folder_name, .version = entry.version, .status = {}, .model = {}};
+  if (file.name.empty()) file.name = std::filesystem::path(entry.path).stem().string();
+  absl::StatusOr<std::shared_ptr<const ServedModel>> model = LoadServedModel(entry.path, entry.version, limits_);
+  if (model.ok() && !entry.folder_name.empty() && (*model)->info.name() != entry.folder_name) {
+    model = absl::InvalidArgumentError(absl::StrCat(entry.path, ": the model is named ", Quote((*model)->info.name()),
+                                                    ", expected ", Quote(entry.folder_name), " like its folder"));
+  }
+  file.status = model.status();
+  if (model.ok()) file.model = *std::move(model);
+  metrics_.CountModelLoad(file.status.ok());
+  return file;
+}
+
+absl::Status ModelLoader::LoadAll() {
+  CKN_ASSIGN_OR_RETURN(const std::vector<ModelFileEntry> entries, ScanModelFolder(folder_));
+  Files files;
+  for (const ModelFileEntry& entry : entries) {
+    File file = ReadFile(entry);
+    CKN_RETURN_IF_ERROR(file.status);
+    files.emplace(entry.path, std::move(file));
+  }
+  const Changes changes = Publish(std::move(files));
+  if (!changes.failed.empty()) return absl::AlreadyExistsError(changes.failed.front().reason);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelLoader::Changes> ModelLoader::Reload() {
+  CKN_ASSIGN_OR_RETURN(const std::vector<ModelFileEntry> entries, ScanModelFolder(folder_));
+  Files files;
+  for (const ModelFileEntry& entry : entries) {
+    const auto before = files_.find(entry.path);
+    if (before != files_.end() && before->second.identity == entry.identity) {
+      files.emplace(entry.path, before->second);
+      continue;
+    }
+    File file = ReadFile(entry);
+    if (!file.status.ok() && before != files_.end()) file.model = before->second.model;
+    files.emplace(entry.path, std::move(file));
+  }
+  return Publish(std::move(files));
+}
+
+ModelLoader::Changes ModelLoader::Publish(Files files) {
+  files_ = std::move(files);
+  const std::shared_ptr<const ModelRegistry::Contents> before = registry_.Snapshot();
+  Changes changes;
+  ModelSet models;
+  const auto add = [&](const File& file) {
+    const std::string& name = file.model->info.name();
+    if (unloaded_.contains(name)) return;
+    const auto [existing, inserted] = models[name].emplace(file.version, file.model);
+    if (inserted) return;
+    changes.failed.push_back(
+        {name, file.version,
+         absl::StrCat(file.model->path, ": holds the model ", Label(*file.model), ", and so does ",
+                      existing->second->path)});
+  };
+  const auto serves = [&](const File& file) { return FindSame(before->models, *file.model) == file.model.get(); };
+  for (const bool served : {true, false}) {
+    for (const auto& [path, file] : files_) {
+      if (file.model != nullptr && serves(file) == served) add(file);
+    }
+  }
+  for (const auto& [path, file] : files_) {
+    if (!file.status.ok()) changes.failed.push_back({file.name, file.version, std::string(file.status.message())});
+  }
+  changes.loaded = Difference(models, before->models, true);
+  changes.removed = Difference(before->models, models, false);
+
+  std::vector<std::string> names;
+  for (const auto& [name, versions] : models) names.push_back(name);
+  metrics_.SetModels(names);
+  metrics_.SetFailedModels(changes.failed.size());
+  registry_.Replace(std::move(models), changes.failed);
+  return changes;
+}
+
+absl::Status ModelLoader::Load(const std::string& name) {
+  unloaded_.erase(name);
+  CKN_ASSIGN_OR_RETURN(const Changes changes, Reload());
+  for (const FailedModel& failed : changes.failed) {
+    if (failed.name == name) return absl::FailedPreconditionError(failed.reason);
+  }
+  if (registry_.Snapshot()->models.contains(name)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("model ", Quote(name), ": no file of the models folder holds it"));
+}
+
+absl::Status ModelLoader::Unload(const std::string& name) {
+  if (!registry_.Snapshot()->models.contains(name)) {
+    return absl::NotFoundError(absl::StrCat("model ", Quote(name), " is not loaded"));
+  }
+  unloaded_.insert(name);
+  Publish(std::move(files_));
+  return absl::OkStatus();
+}
+
+}  // namespace ckn

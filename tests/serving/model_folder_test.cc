@@ -1,0 +1,89 @@
+#include "server/serving/model_folder.h"
+
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ckn {
+namespace {
+
+using ::ckn::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ScanModelFolderTest : public ::testing::Test {
+ protected:
+  void Put(const std::string& file) {
+    std::filesystem::create_directories(std::filesystem::path(folder_.File(file)).parent_path());
+    folder_.Write(file, file);
+  }
+  // (path in the folder, name of the folder, version)
+  std::vector<std::tuple<std::string, std::string, int>> Found() {
+    const auto entries = ScanModelFolder(folder_.path());
+    EXPECT_TRUE(entries.ok()) << entries.status();
+    std::vector<std::tuple<std::string, std::string, int>> found;
+    for (const ModelFileEntry& entry : *entries) {
+      found.emplace_back(entry.path.substr(folder_.path().size() + 1), entry.folder_name, entry.version);
+    }
+    return found;
+  }
+
+  const TempDir folder_;
+};
+
+TEST_F(ScanModelFolderTest, FilesAndFoldersOfVersions) {
+  for (const char* const file : {"b.ckn", "digits/1/model.ckn", "digits/12/any name.ckn", "clothes/3/x.ckn"}) Put(file);
+  using Entry = std::tuple<std::string, std::string, int>;
+  EXPECT_THAT(Found(), ElementsAre(Entry("b.ckn", "", 1), Entry("clothes/3/x.ckn", "clothes", 3),
+                                   Entry("digits/1/model.ckn", "digits", 1),
+                                   Entry("digits/12/any name.ckn", "digits", 12)));
+}
+
+TEST_F(ScanModelFolderTest, WhateverElseLiesThereIsNotLookedAt) {
+  Put("a.ckn");
+  for (const char* const file :
+       {"notes.txt", ".hidden.ckn", "..data/1/a.ckn", "results/mnist/cells/a.ckn", "digits/latest/a.ckn", "digits/0/a.ckn",
+        "digits/01/a.ckn", "digits/-1/a.ckn", "digits/1x/a.ckn", "digits/99999999999999999999/a.ckn", "digits/2/notes.txt",
+        "digits/a.ckn"}) {
+    Put(file);
+  }
+  std::filesystem::create_directory(folder_.File("folder.ckn"));
+  EXPECT_EQ(Found().size(), 1U);
+}
+
+TEST_F(ScanModelFolderTest, TwoFilesOfOneVersionAreBothNamed) {
+  Put("digits/1/a.ckn");
+  Put("digits/1/b.ckn");
+  const auto entries = ScanModelFolder(folder_.path());
+  EXPECT_EQ(entries.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(entries.status().message()),
+              AllOf(HasSubstr("digits/1"), HasSubstr("a.ckn"), HasSubstr("b.ckn")));
+}
+
+TEST_F(ScanModelFolderTest, IdentityChangesWithTheFile) {
+  Put("a.ckn");
+  const FileIdentity before = ScanModelFolder(folder_.path())->front().identity;
+  EXPECT_EQ(ScanModelFolder(folder_.path())->front().identity, before);
+  folder_.Write("new", "other content");
+  std::filesystem::rename(folder_.File("new"), folder_.File("a.ckn"));
+  EXPECT_NE(ScanModelFolder(folder_.path())->front().identity, before);
+}
+
+TEST_F(ScanModelFolderTest, MissingAndEmptyFoldersAreNamed) {
+  const auto missing = ScanModelFolder(folder_.File("nowhere"));
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.status().message()), AllOf(HasSubstr("nowhere"), HasSubstr("No such file")));
+  Put("README.md");
+  const auto empty = ScanModelFolder(folder_.path());
+  EXPECT_EQ(empty.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(empty.status().message()), HasSubstr("holds no *.ckn file"));
+}
+
+}  // namespace
+}  // namespace ckn
