@@ -95,10 +95,9 @@ ModelLoader::Changes ModelLoader::Publish(Files files) {
     if (unloaded_.contains(name)) return;
     const auto [existing, inserted] = models[name].emplace(file.version, file.model);
     if (inserted) return;
-    changes.failed.push_back(
-        {name, file.version,
-         absl::StrCat(file.model->path, ": holds the model ", Label(*file.model), ", and so does ",
-                      existing->second->path)});
+    changes.failed.push_back({name, file.version,
+                              absl::StrCat(file.model->path, ": holds the model ", Label(*file.model), ", and so does ",
+                                           existing->second->path)});
   };
   const auto serves = [&](const File& file) { return FindSame(before->models, *file.model) == file.model.get(); };
   for (const bool served : {true, false}) {

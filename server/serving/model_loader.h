@@ -15,9 +15,9 @@
 
 namespace ckn {
 
-// Brings the models of a folder into a registry, and again when the folder has changed. A file is read, checked and warm
-// before calls see it; until then, and if it cannot be used, what was there goes on serving. Not thread-safe: one thread
-// loads, any number may use the registry meanwhile.
+// Brings the models of a folder into a registry, and again when the folder has changed. A file is read, checked and
+// warm before calls see it; until then, and if it cannot be used, what was there goes on serving. Not thread-safe: one
+// thread loads, any number may use the registry meanwhile.
 class ModelLoader {
  public:
   // Registry and metrics must outlive this.

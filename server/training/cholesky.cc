@@ -88,6 +88,16 @@ void AddGram(const float* rows, Eigen::Index count, Eigen::Index stride, float a
   }
 }
 
+RowMatrixF Kernel(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {
+  constexpr Eigen::Index kRows = 128;
+  RowMatrixF kernel(x.rows(), x.rows());
+  ForBlocks(x.rows(), kRows, &pool, [&](Eigen::Index first, Eigen::Index size) {
+    Gemm(Op::kNone, Op::kTranspose, size, first + size, x.cols(), 1, x.row(first).data(), x.outerStride(), x.data(),
+         x.outerStride(), 0, kernel.row(first).data(), kernel.outerStride());
+  });
+  return kernel;
+}
+
 RowMatrixF Gram(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool) {
   // Block rows of the lower triangle are independent: no sums across threads.
   constexpr Eigen::Index kColumns = 128;

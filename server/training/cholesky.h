@@ -20,6 +20,9 @@ void CholeskySolve(const RowMatrixF& lower, RowMatrixF& b, ThreadPool& pool);
 // lower triangle of `gram` += alpha * rows^T rows, rows [count][d] with leading dimension `stride`, d = gram.rows().
 void AddGram(const float* rows, Eigen::Index count, Eigen::Index stride, float alpha, RowMatrixF& gram);
 
+// Lower triangle of x x^T; the rest is undefined.
+RowMatrixF Kernel(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool);
+
 // Lower triangle of x^T x; the rest is 0.
 RowMatrixF Gram(const Eigen::Ref<const RowMatrixF>& x, ThreadPool& pool);
 

@@ -1,5 +1,6 @@
 #include "server/training/svm_newton_binary.h"
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,7 @@ constexpr Eigen::Index kSumRows = 256;
 constexpr int kRefreshAfterCgIterations = 8;
 constexpr int kMaxCgIterations = 200;
 constexpr double kCgTolerance = 1e-2;
+constexpr double kMaxCByRows = 1 << 15;
 // Newton iterations in a row without progress.
 constexpr int kStalledIterations = 4;
 
@@ -27,8 +29,15 @@ constexpr int kStalledIterations = 4;
 // One class's problem along the path. Everything that grows with d^2 is preallocated once and reused.
 class BinaryNewton::State {
  public:
-  State(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const SvmOptions& options)
-      : x_(x), gram_(gram), options_(options), y_(x.rows()), margins_(x.rows()), in_system_(x.rows()) {}
+  State(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const RowMatrixF& kernel,
+        const SvmOptions& options)
+      : x_(x),
+        gram_(gram),
+        kernel_(kernel),
+        options_(options),
+        y_(x.rows()),
+        margins_(x.rows()),
+        in_system_(x.rows()) {}
 
   // Begins with another class: labels +-1, first point w0.
   void Start(const std::vector<float>& y, const Eigen::VectorXd& w0) {
@@ -75,7 +84,8 @@ class BinaryNewton::State {
       least_gap = std::min(least_gap, report.gap);
       least_objective = std::min(least_objective, report.objective);
 
-      if (!factor_ready_) Refresh();
+      if (FewActive()) RefreshByRows();
+      if (!factor_ready_ || (by_rows_ && !FewActive())) Refresh();
       const int cg_iterations = SolveNewtonSystem();
       report.cg_iterations += cg_iterations;
       LineSearchStep();
@@ -151,6 +161,29 @@ class BinaryNewton::State {
     AddActiveRows([&](std::int32_t i) { return x_.row(i).dot(v_float); }, out);
   }
 
+  // Fewer violators than columns: their factor is the smaller one, and cheap enough for every iteration. The errors of
+  // the kernel's single precision must stay below the ridge.
+  [[nodiscard]] bool FewActive() const {
+    return kernel_.size() > 0 && 10 * static_cast<Eigen::Index>(active_.size()) < 7 * d() && c_ <= kMaxCByRows;
+  }
+
+  // The factor of X_A X_A^T + I / (2 C), with which
+  //   (I / (2 C) + X_A^T X_A)^-1 = 2 C (I - X_A^T (X_A X_A^T + I / (2 C))^-1 X_A).
+  // In double: the two terms nearly cancel.
+  void RefreshByRows() {
+    const auto count = static_cast<Eigen::Index>(active_.size());
+    factor_rows_ = active_;
+    RowMatrixD system(count, count);
+    for (Eigen::Index i = 0; i < count; ++i) {
+      for (Eigen::Index j = 0; j <= i; ++j) system(i, j) = static_cast<double>(kernel_(active_[i], active_[j]));
+      system(i, i) += 1 / (2 * c_);
+    }
+    row_factor_.compute(system);
+    by_rows_ = row_factor_.info() == Eigen::Success;
+    factor_c_ = c_;
+    factor_ready_ = by_rows_;
+  }
+
   // Brings X_A^T X_A up to date with the active set, then its factor with C. The factor is a preconditioner only, so
   // single precision and the rounding of many updates cost at most some conjugate gradient steps.
   void Refresh() {
@@ -195,6 +228,7 @@ class BinaryNewton::State {
       if (CholeskyInPlace(factor_)) break;
       jitter = jitter == 0 ? 1e-6F * (system_.trace() / static_cast<float>(d()) + ridge) : 10 * jitter;
     }
+    by_rows_ = false;
     factor_c_ = c_;
     factor_ready_ = true;
   }
@@ -236,11 +270,21 @@ class BinaryNewton::State {
   }
 
   Eigen::VectorXd Precondition(const Eigen::VectorXd& residual) {
+    if (by_rows_) return PreconditionByRows(residual);
     // Scaled to unit size: single precision has little room for tiny residuals.
     const double scale = residual.norm();
     Eigen::VectorXf z = (residual / scale).cast<float>();
     CholeskySolve(factor_, z);
     return scale * z.cast<double>();
+  }
+
+  Eigen::VectorXd PreconditionByRows(const Eigen::VectorXd& residual) {
+    Eigen::VectorXd along(static_cast<Eigen::Index>(factor_rows_.size()));
+    for (Eigen::Index i = 0; i < along.size(); ++i) along[i] = x_.row(factor_rows_[i]).cast<double>().dot(residual);
+    row_factor_.solveInPlace(along);
+    Eigen::VectorXd z = residual;
+    for (Eigen::Index i = 0; i < along.size(); ++i) z -= along[i] * x_.row(factor_rows_[i]).transpose().cast<double>();
+    return 2 * factor_c_ * z;
   }
 
   void LineSearchStep() {
@@ -254,6 +298,7 @@ class BinaryNewton::State {
 
   const Eigen::Ref<const RowMatrixF> x_;  // [n][d], last column 1
   const RowMatrixF& gram_;                // X^T X, lower triangle
+  const RowMatrixF& kernel_;              // X X^T, lower triangle, or empty
   const SvmOptions options_;
   double c_ = 0;
   std::vector<float> y_;     // [n]
@@ -267,11 +312,15 @@ class BinaryNewton::State {
   std::vector<bool> in_system_;  // rows that system_ holds
   bool system_ready_ = false, factor_ready_ = false;
   double factor_c_ = 0;
-  bool precise_ = false;  // margins and gradient in double precision
+  Eigen::LLT<RowMatrixD> row_factor_;
+  std::vector<std::int32_t> factor_rows_;  // of row_factor_
+  bool by_rows_ = false;                   // row_factor_ is the one in use
+  bool precise_ = false;                   // margins and gradient in double precision
 };
 
-BinaryNewton::BinaryNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const SvmOptions& options)
-    : state_(std::make_unique<State>(x, gram, options)) {}
+BinaryNewton::BinaryNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const RowMatrixF& kernel,
+                           const SvmOptions& options)
+    : state_(std::make_unique<State>(x, gram, kernel, options)) {}
 
 BinaryNewton::~BinaryNewton() = default;
 

@@ -10,12 +10,14 @@
 namespace ckn {
 
 // Newton's method for one class at a time, its own Cholesky factor of (nearly) the exact Hessian as preconditioner:
-// takes few and cheap iterations while d^3 is small. Runs on the calling thread; one object serves any number of
-// classes.
+// takes few iterations, cheap ones while d^3 is small, or few rows violate the margin. Runs on the calling thread; one
+// object serves any number of classes.
 class BinaryNewton {
  public:
-  // x [n][d] with a last column of ones; gram: the lower triangle of x^T x. Keeps references to both.
-  BinaryNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const SvmOptions& options);
+  // x [n][d] with a last column of ones; gram: the lower triangle of x^T x; kernel: that of x x^T, or empty, then the
+  // violators' factor is not used. Keeps references to all three.
+  BinaryNewton(const Eigen::Ref<const RowMatrixF>& x, const RowMatrixF& gram, const RowMatrixF& kernel,
+               const SvmOptions& options);
   ~BinaryNewton();
   BinaryNewton(const BinaryNewton&) = delete;
   BinaryNewton& operator=(const BinaryNewton&) = delete;

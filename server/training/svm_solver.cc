@@ -148,9 +148,19 @@ void TrainJointly(bool leave_when_slow, PathProblem& problem) {
   problem.v = solver.v();
 }
 
+// Rows whose inner products with each other are worth a GiB.
+constexpr Eigen::Index kMaxKernelRows = 16'384;
+
 // All points that are left, class after class, each along the whole path.
 void TrainClassByClass(PathProblem& problem) {
   const Eigen::Ref<const RowMatrixF> rows = problem.coordinates.rows();
+  // Made once, it saves every problem a factor of X^T X.
+  RowMatrixF kernel;
+  const auto n = static_cast<double>(rows.rows());
+  const auto d = static_cast<double>(rows.cols());
+  const double problems =
+      static_cast<double>(problem.classes) * static_cast<double>(problem.path.size() - problem.done);
+  if (rows.rows() <= kMaxKernelRows && n * n < problems * d * d / 3) kernel = Kernel(rows, problem.pool);
   std::vector<std::unique_ptr<BinaryNewton>> solvers(problem.pool.threads());
   const std::span<SvmPathPoint> points = std::span(problem.path).subspan(problem.done);
   absl::Mutex mu;  // one report at a time
@@ -159,7 +169,7 @@ void TrainClassByClass(PathProblem& problem) {
     const auto start = std::chrono::steady_clock::now();
     const auto k = static_cast<Eigen::Index>(class_index);
     if (solvers[worker] == nullptr) {
-      solvers[worker] = std::make_unique<BinaryNewton>(rows, problem.gram, problem.options);
+      solvers[worker] = std::make_unique<BinaryNewton>(rows, problem.gram, kernel, problem.options);
     }
     BinaryNewton& solver = *solvers[worker];
     std::vector<float> y(problem.labels.size());

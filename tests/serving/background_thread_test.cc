@@ -34,7 +34,9 @@ TEST(BackgroundThreadTest, RepeatsByItself) {
 
 TEST(BackgroundThreadTest, WithoutAnIntervalNothingIsRepeated) {
   int repeated = 0;
-  { BackgroundThread(absl::InfiniteDuration(), [&] { ++repeated; }).Run([] {}); }
+  {
+    BackgroundThread(absl::InfiniteDuration(), [&] { ++repeated; }).Run([] {});
+  }
   EXPECT_EQ(repeated, 0);
 }
 

@@ -40,17 +40,17 @@ class ScanModelFolderTest : public ::testing::Test {
 TEST_F(ScanModelFolderTest, FilesAndFoldersOfVersions) {
   for (const char* const file : {"b.ckn", "digits/1/model.ckn", "digits/12/any name.ckn", "clothes/3/x.ckn"}) Put(file);
   using Entry = std::tuple<std::string, std::string, int>;
-  EXPECT_THAT(Found(), ElementsAre(Entry("b.ckn", "", 1), Entry("clothes/3/x.ckn", "clothes", 3),
-                                   Entry("digits/1/model.ckn", "digits", 1),
-                                   Entry("digits/12/any name.ckn", "digits", 12)));
+  EXPECT_THAT(Found(),
+              ElementsAre(Entry("b.ckn", "", 1), Entry("clothes/3/x.ckn", "clothes", 3),
+                          Entry("digits/1/model.ckn", "digits", 1), Entry("digits/12/any name.ckn", "digits", 12)));
 }
 
 TEST_F(ScanModelFolderTest, WhateverElseLiesThereIsNotLookedAt) {
   Put("a.ckn");
   for (const char* const file :
-       {"notes.txt", ".hidden.ckn", "..data/1/a.ckn", "results/mnist/cells/a.ckn", "digits/latest/a.ckn", "digits/0/a.ckn",
-        "digits/01/a.ckn", "digits/-1/a.ckn", "digits/1x/a.ckn", "digits/99999999999999999999/a.ckn", "digits/2/notes.txt",
-        "digits/a.ckn"}) {
+       {"notes.txt", ".hidden.ckn", "..data/1/a.ckn", "results/mnist/cells/a.ckn", "digits/latest/a.ckn",
+        "digits/0/a.ckn", "digits/01/a.ckn", "digits/-1/a.ckn", "digits/1x/a.ckn", "digits/99999999999999999999/a.ckn",
+        "digits/2/notes.txt", "digits/a.ckn"}) {
     Put(file);
   }
   std::filesystem::create_directory(folder_.File("folder.ckn"));

@@ -134,6 +134,20 @@ TEST_P(SvmSolverTest, MatchesLiblinearWhenColumnsAreMany) {  // the row-space fo
   ExpectMatchesLiblinear(Clouds(60, 200, 2, 2.0F, 2), {0x1p-10, 0.125, 4, 64});
 }
 
+TEST_P(SvmSolverTest, MatchesLiblinearWhenFewRowsViolateTheMargin) {  // the violators' factor
+  ExpectMatchesLiblinear(Clouds(500, 300, 3, 1.0F, 10), {0x1p-6, 0.25, 1, 4, 16});
+}
+
+TEST_P(SvmSolverTest, ReachesTheStatedGapWhenFewRowsViolateTheMargin) {
+  std::vector<double> c_path;
+  // Far beyond any use, only the other solver gets there.
+  const int last = GetParam() == SvmSolver::kJoint ? 10 : 18;
+  for (int i = -3; i <= last; ++i) c_path.push_back(std::exp2(i));
+  for (const SvmPathPoint& point : Solve(Clouds(500, 300, 3, 1.0F, 11), c_path, 2, nullptr, 1e-5)) {
+    for (const SvmReport& report : point.reports) EXPECT_LE(report.gap, 1.01e-5 * report.objective) << point.c;
+  }
+}
+
 TEST_P(SvmSolverTest, MatchesLiblinearWithEqualRows) {
   Problem problem = Clouds(40, 90, 2, 1.5F, 3);
   for (Eigen::Index i = 1; i < 20; ++i) {
