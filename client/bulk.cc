@@ -50,6 +50,7 @@ BulkResult<Result> Run(const std::vector<std::string>& files, const BulkOptions&
       for (const std::size_t member : members) bulk.files[member].status = fatal;
     } else {
       bulk.model = response->model();
+      bulk.version = response->version();
       for (std::size_t i = 0; i < members.size(); ++i) {
         FileResult<Result>& file = bulk.files[members[i]];
         file.result = std::move(*response->mutable_results(static_cast<int>(i)));
@@ -96,6 +97,7 @@ BulkResult<v1::Classification> ClassifyFiles(const Client& client, const std::ve
                                              const BulkOptions& options) {
   v1::ClassifyRequest request;
   request.set_model(options.model);
+  request.set_version(options.version);
   request.set_top_k(options.top_k);
   return Run<v1::Classification>(files, options, request,
                                  [&](const v1::ClassifyRequest& full) { return client.Classify(full); });
@@ -105,6 +107,7 @@ BulkResult<v1::Features> EncodeFiles(const Client& client, const std::vector<std
                                      const BulkOptions& options) {
   v1::EncodeRequest request;
   request.set_model(options.model);
+  request.set_version(options.version);
   return Run<v1::Features>(files, options, request, [&](const v1::EncodeRequest& full) { return client.Encode(full); });
 }
 

@@ -12,9 +12,10 @@
 namespace ckn {
 
 struct BulkOptions {
-  std::string model;  // empty: the server's only one
-  int batch = 32;     // images a call, at least 1
-  int top_k = 1;      // classify only
+  std::string model;         // empty: the server's only one
+  std::string version = {};  // empty: the latest
+  int batch = 32;            // images a call, at least 1
+  int top_k = 1;             // classify only
   std::int64_t max_message_bytes = std::int64_t{64} << 20;
 };
 
@@ -28,7 +29,9 @@ struct FileResult {
 
 template <typename Result>
 struct BulkResult {
-  std::string model;                      // that answered; empty when no call succeeded
+  // That answered last; empty when no call succeeded.
+  std::string model;
+  std::string version = {};
   std::vector<FileResult<Result>> files;  // in the order of the arguments
   absl::Status call = {};                 // why the work ended early: a call failed as a whole
 };

@@ -73,6 +73,10 @@ absl::StatusOr<v1::ListModelsResponse> Client::ListModels() const {
   return impl_->Call<v1::ListModelsResponse>(&v1::Inference::Stub::ListModels, v1::ListModelsRequest());
 }
 
+absl::StatusOr<v1::GetModelResponse> Client::GetModel(const v1::GetModelRequest& request) const {
+  return impl_->Call<v1::GetModelResponse>(&v1::Inference::Stub::GetModel, request);
+}
+
 absl::Status StatusOf(const v1::ItemStatus& status) {
   return {static_cast<absl::StatusCode>(status.code()), status.message()};
 }

@@ -44,6 +44,7 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::ClassifyResponse> Classify(const v1::ClassifyRequest& request) const;
   [[nodiscard]] absl::StatusOr<v1::EncodeResponse> Encode(const v1::EncodeRequest& request) const;
   [[nodiscard]] absl::StatusOr<v1::ListModelsResponse> ListModels() const;
+  [[nodiscard]] absl::StatusOr<v1::GetModelResponse> GetModel(const v1::GetModelRequest& request) const;
 
  private:
   struct Impl;

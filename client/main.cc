@@ -26,7 +26,7 @@ struct Flags {
   int max_message_mib = 64;
 
   std::vector<std::string> images;
-  std::string model;
+  std::string model, model_version;
   int batch = 32;
   int top_k = 1;
   bool json = false;
@@ -72,6 +72,7 @@ Client MakeClient(const Flags& flags) {
 
 BulkOptions MakeBulkOptions(const Flags& flags) {
   return {.model = flags.model,
+          .version = flags.model_version,
           .batch = flags.batch,
           .top_k = flags.top_k,
           .max_message_bytes = std::int64_t{flags.max_message_mib} << 20};
@@ -128,6 +129,8 @@ void AddImageOptions(CLI::App& command, Flags& flags) {
       ->required();
   command.add_option("--model", flags.model, "Model to ask (default: the server's, when it has only one)")
       ->type_name("NAME");
+  command.add_option("--model-version", flags.model_version, "Version of the model (default: the latest)")
+      ->type_name("V");
   command.add_option("--batch", flags.batch, "Images a call")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
@@ -144,10 +147,10 @@ int Run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done; 1 failed, also when only some images did (each is named on stderr); 2 wrong use.\n"
       "JSON keys:\n"
-      "  classify  {model, results: [{file, classes: [{index, label, score, probability}]} or {file, error: {code, "
-      "message}}]}\n"
-      "  encode    {model, results: [{file, features: [number]} or {file, error}]}\n"
-      "  models    {models: [{name, height, width, channels, features, classes, sha256, dataset,\n"
+      "  classify  {model, version, results: [{file, classes: [{index, label, score, probability}],\n"
+      "             novelty: {residual, rank}} or {file, error: {code, message}}]}\n"
+      "  encode    {model, version, results: [{file, features: [number], novelty} or {file, error}]}\n"
+      "  models    {models: [{name, version, height, width, channels, features, classes, sha256, dataset,\n"
       "             validation_error_percent, test_error_percent}]}");
   app.add_option("--server", flags.server, "Address of the server")
       ->type_name("HOST:PORT")

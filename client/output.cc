@@ -57,7 +57,7 @@ Json BulkJson(const BulkResult<Result>& bulk, const Value& value) {
     }
     results.push_back(std::move(entry));
   }
-  return {{"model", bulk.model}, {"results", std::move(results)}};
+  return {{"model", bulk.model}, {"version", bulk.version}, {"results", std::move(results)}};
 }
 
 template <typename Result>
@@ -127,9 +127,10 @@ std::string EncodeJson(const BulkResult<v1::Features>& bulk) {
 
 std::string ModelsTable(const v1::ListModelsResponse& response) {
   std::vector<std::vector<std::string>> rows = {
-      {"MODEL", "INPUT", "FEATURES", "CLASSES", "VALIDATION ERROR", "TEST ERROR", "DATA SET"}};
+      {"MODEL", "VERSION", "INPUT", "FEATURES", "CLASSES", "VALIDATION ERROR", "TEST ERROR", "DATA SET"}};
   for (const v1::ModelInfo& model : response.models()) {
-    rows.push_back({Printable(model.name()), absl::StrCat(model.height(), "x", model.width(), "x", model.channels()),
+    rows.push_back({Printable(model.name()), Printable(model.version()),
+                    absl::StrCat(model.height(), "x", model.width(), "x", model.channels()),
                     absl::StrCat(model.features()), absl::StrCat(model.class_names_size()),
                     absl::StrFormat("%.2f %%", model.validation_error_percent()),
                     model.has_test_error_percent() ? absl::StrFormat("%.2f %%", model.test_error_percent()) : "-",
@@ -142,6 +143,7 @@ std::string ModelsJson(const v1::ListModelsResponse& response) {
   Json models = Json::array();
   for (const v1::ModelInfo& model : response.models()) {
     Json entry = {{"name", model.name()},
+                  {"version", model.version()},
                   {"height", model.height()},
                   {"width", model.width()},
                   {"channels", model.channels()},

@@ -8,10 +8,11 @@
 #include "client/bulk.h"
 
 // What ckn-client prints. Tables are for people, one line a file; JSON is for programs and keeps its keys:
-//   classify  {"model", "results": [{"file", "classes": [{"index", "label", "score", "probability"}],
+//   classify  {"model", "version", "results": [{"file", "classes": [{"index", "label", "score", "probability"}],
 //                                    "novelty": {"residual", "rank"}} or {"file", "error"}]}
-//   encode    {"model", "results": [{"file", "features": [number], "novelty"} or {"file", "error"}]}
-//   models    {"models": [{"name", "height", "width", "channels", "features", "classes": [string], "sha256", "dataset",
+//   encode    {"model", "version", "results": [{"file", "features": [number], "novelty"} or {"file", "error"}]}
+//   models    {"models": [{"name", "version", "height", "width", "channels", "features", "classes": [string], "sha256",
+//   "dataset",
 //                          "validation_error_percent", "test_error_percent" (null when not known)}]}
 //   "probability" and "novelty" are missing where the model has none.
 //   "error" is {"code", "message"}, code as in gRPC: "INVALID_ARGUMENT".

@@ -129,6 +129,7 @@ TEST(OutputTest, ModelsJsonHasNullForAnUnknownTestError) {
   v1::ListModelsResponse response;
   v1::ModelInfo* const model = response.add_models();
   model->set_name("tiny");
+  model->set_version("3");
   model->set_height(8);
   model->set_width(9);
   model->set_channels(1);
@@ -137,12 +138,13 @@ TEST(OutputTest, ModelsJsonHasNullForAnUnknownTestError) {
   model->set_validation_error_percent(1.25);
   Json json = Json::parse(ModelsJson(response));
   EXPECT_EQ(json["models"][0]["name"], "tiny");
+  EXPECT_EQ(json["models"][0]["version"], "3");
   EXPECT_EQ(json["models"][0]["classes"], Json::array({"zero"}));
   EXPECT_TRUE(json["models"][0]["test_error_percent"].is_null());
   model->set_test_error_percent(0);
   json = Json::parse(ModelsJson(response));
   EXPECT_EQ(json["models"][0]["test_error_percent"], 0);
-  EXPECT_THAT(ModelsTable(response), ::testing::HasSubstr("tiny   8x9x1"));
+  EXPECT_THAT(ModelsTable(response), ::testing::HasSubstr("tiny   3        8x9x1"));
 }
 
 }  // namespace

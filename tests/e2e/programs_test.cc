@@ -91,8 +91,8 @@ TEST_F(ProgramsTest, ServesUntilSigtermAndExitsWithZero) {
   EXPECT_TRUE(client.ListModels().ok());
   server_->Signal(SIGTERM);
   EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
-  EXPECT_THAT(server_->Stderr(), AllOf(HasSubstr("\"tiny\": input 8x8x1, 36 features, 3 classes"), HasSubstr("SIGTERM"),
-                                       HasSubstr("stopped")));
+  EXPECT_THAT(server_->Stderr(), AllOf(HasSubstr("\"tiny\" version 1: input 8x8x1, 36 features, 3 classes"),
+                                       HasSubstr("SIGTERM"), HasSubstr("stopped")));
   EXPECT_THAT(server_->Stdout(), IsEmpty());
 }
 
@@ -100,6 +100,29 @@ TEST_F(ProgramsTest, SigintStopsToo) {
   ASSERT_NO_FATAL_FAILURE(Start());
   server_->Signal(SIGINT);
   EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+}
+
+TEST_F(ProgramsTest, SighupBringsInNewModelsAndKeepsTheOldOnesOfBadFiles) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Client client(address_);
+  ASSERT_TRUE(WriteModelFile(TinyModel({.name = "second"}), folder_.File("second.ckn")).ok());
+  EXPECT_EQ(client.ListModels()->models_size(), 1);
+  server_->Signal(SIGHUP);
+  ASSERT_TRUE(server_->WaitForStderr("loaded model \"second\" version 1")) << server_->Stderr();
+  EXPECT_EQ(client.ListModels()->models_size(), 2);
+  folder_.Write("second.ckn", "broken");
+  server_->Signal(SIGHUP);
+  ASSERT_TRUE(server_->WaitForStderr("what was there goes on serving")) << server_->Stderr();
+  EXPECT_THAT(server_->Stderr(), HasSubstr("second.ckn"));
+  EXPECT_EQ(client.ListModels()->models_size(), 2);
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+}
+
+TEST_F(ProgramsTest, AWatchedFolderNeedsNoSignal) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--watch-seconds", "1"}));
+  ASSERT_TRUE(WriteModelFile(TinyModel({.name = "second"}), folder_.File("second.ckn")).ok());
+  EXPECT_TRUE(server_->WaitForStderr("loaded model \"second\" version 1")) << server_->Stderr();
 }
 
 TEST_F(ProgramsTest, SigtermUnderLoadLosesNoCallThatWasTaken) {

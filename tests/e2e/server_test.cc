@@ -1,6 +1,9 @@
 // Server and client library in one process, over real loopback connections.
 #include "server/serving/server.h"
 
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "inference/open_inference.grpc.pb.h"
 #include "tests/e2e/health_client.h"
 #include "tests/testing/http_get.h"
 #include "tests/testing/prometheus_text.h"
@@ -213,6 +218,127 @@ TEST_F(ServerTest, HealthServiceKnowsTheServerAndTheService) {
   grpc::StatusCode code = grpc::StatusCode::OK;
   EXPECT_EQ(health.Check("nobody", &code), HealthClient::kError);
   EXPECT_EQ(code, grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServerTest, HealthServiceKnowsEveryModel) {
+  ASSERT_TRUE(WriteModelFile(TinyModel({.name = "other"}), folder_.File("other.ckn")).ok());
+  ASSERT_NO_FATAL_FAILURE(Start());
+  HealthClient health(server_->grpc_port());
+  EXPECT_EQ(health.Check("tiny"), HealthClient::kServing);
+  const auto watch = health.StartWatch("other");
+  EXPECT_EQ(watch->Next(), HealthClient::kServing);
+  std::filesystem::remove(folder_.File("other.ckn"));
+  server_->ReloadModels();
+  EXPECT_EQ(watch->Next(), HealthClient::kNotServing);
+  EXPECT_EQ(health.Check("tiny"), HealthClient::kServing);
+  EXPECT_EQ(health.Check(""), HealthClient::kServing);
+}
+
+TEST_F(ServerTest, AskedForAVersionThatVersionAnswers) {
+  for (const int version : {1, 2}) {
+    std::filesystem::create_directories(folder_.File(absl::StrCat("digits/", version)));
+    const Model model = TinyModel({.name = "digits", .seed = static_cast<std::uint64_t>(version)});
+    ASSERT_TRUE(WriteModelFile(model, folder_.File(absl::StrCat("digits/", version, "/m.ckn"))).ok());
+  }
+  ASSERT_NO_FATAL_FAILURE(Start());
+  v1::ClassifyRequest request;
+  request.set_model("digits");
+  request.add_images()->set_encoded(Png(1));
+  std::vector<float> scores;
+  for (const char* const version : {"", "1", "2"}) {
+    request.set_version(version);
+    const auto response = client_->Classify(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    EXPECT_EQ(response->version(), *version == '1' ? "1" : "2") << "the latest, unless another is asked for";
+    scores.push_back(response->results(0).classes(0).score());
+  }
+  EXPECT_EQ(scores[0], scores[2]);
+  EXPECT_NE(scores[0], scores[1]);
+  request.set_version("3");
+  EXPECT_EQ(client_->Classify(request).status().code(), absl::StatusCode::kNotFound);
+
+  v1::GetModelRequest get;
+  get.set_model("digits");
+  get.set_version("1");
+  const auto model = client_->GetModel(get);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->info().version(), "1");
+  EXPECT_EQ(model->info().features(), 36);
+  EXPECT_FALSE(model->has_probabilities());
+  EXPECT_EQ(client_->ListModels()->models_size(), 3);
+}
+
+TEST_F(ServerTest, ReloadsUnderLoadLoseNoCall) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  std::atomic<bool> done{false};
+  std::atomic<int> good{0}, bad{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      const Client client(absl::StrCat("127.0.0.1:", server_->grpc_port()));
+      v1::ClassifyRequest request;
+      request.set_model("tiny");
+      for (int k = 0; k < 4; ++k) request.add_images()->set_encoded(Png(k));
+      while (!done.load()) ++(client.Classify(request).ok() ? good : bad);
+    });
+  }
+  constexpr int kReloads = 100;
+  for (std::uint64_t i = 1; i <= kReloads; ++i) {
+    if (i % 10 == 0) {
+      folder_.Write("tiny.ckn", "a file that is being copied");
+    } else {
+      ASSERT_TRUE(WriteModelFile(TinyModel({.seed = i}), folder_.File("tiny.ckn")).ok());
+    }
+    const double loads =
+        Sample("ckn_model_loads_total{outcome=\"ok\"}") + Sample("ckn_model_loads_total{outcome=\"failed\"}");
+    server_->ReloadModels();
+    while (Sample("ckn_model_loads_total{outcome=\"ok\"}") + Sample("ckn_model_loads_total{outcome=\"failed\"}") ==
+           loads) {
+      std::this_thread::yield();
+    }
+  }
+  done.store(true);
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(bad.load(), 0);
+  EXPECT_GT(good.load(), 0);
+  EXPECT_EQ(Sample("ckn_models_failed"), 1) << "the last file is a broken one";
+  EXPECT_EQ(Sample("ckn_ready"), 1);
+}
+
+TEST_F(ServerTest, ClientsLoadAndUnloadModelsOnlyWhereTheyMay) {
+  const auto stub = [&] {
+    return inference::GRPCInferenceService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->grpc_port()), grpc::InsecureChannelCredentials()));
+  };
+  const auto load = [&](const std::string& name) {
+    grpc::ClientContext context;
+    inference::RepositoryModelLoadRequest request;
+    request.set_model_name(name);
+    inference::RepositoryModelLoadResponse response;
+    return stub()->RepositoryModelLoad(&context, request, &response).error_code();
+  };
+  const auto unload = [&](const std::string& name) {
+    grpc::ClientContext context;
+    inference::RepositoryModelUnloadRequest request;
+    request.set_model_name(name);
+    inference::RepositoryModelUnloadResponse response;
+    return stub()->RepositoryModelUnload(&context, request, &response).error_code();
+  };
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_EQ(load("tiny"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(unload("tiny"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_TRUE(client_->ListModels()->models_size() == 1);
+
+  options_.model_control = true;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_EQ(unload("tiny"), grpc::StatusCode::OK);
+  EXPECT_EQ(client_->ListModels()->models_size(), 0);
+  EXPECT_EQ(HealthClient(server_->grpc_port()).Check("tiny"), HealthClient::kNotServing);
+  EXPECT_EQ(unload("tiny"), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(load("tiny"), grpc::StatusCode::OK);
+  EXPECT_EQ(client_->ListModels()->models_size(), 1);
+  EXPECT_EQ(HealthClient(server_->grpc_port()).Check("tiny"), HealthClient::kServing);
+  EXPECT_EQ(load("nobody"), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(ServerTest, MetricsTellWhatHappened) {
