@@ -33,6 +33,7 @@ struct ServeFlags {
   std::string http = "127.0.0.1:8501";
   int threads = AvailableCpus();
   int queue = 0;  // 0: 64 for each thread
+  int max_in_flight_mib = 1024;
   int max_images = 1024;
   int max_message_mib = 64;
   std::int64_t max_pixels = std::int64_t{1} << 24;
@@ -94,6 +95,7 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   }
   options.threads = flags.threads;
   options.max_queue = flags.queue > 0 ? flags.queue : 64 * flags.threads;
+  options.max_in_flight_bytes = std::int64_t{flags.max_in_flight_mib} << 20;
   options.limits.max_images = flags.max_images;
   options.limits.max_message_bytes = std::int64_t{flags.max_message_mib} << 20;
   options.limits.max_pixels = flags.max_pixels;
@@ -174,6 +176,12 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
                    "Calls that may wait for a worker; more are answered with RESOURCE_EXHAUSTED (default: 64 a thread)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
+  serve
+      ->add_option("--max-in-flight-mib", flags->max_in_flight_mib,
+                   "Size of all requests that wait or are in work, in MiB; more are answered with RESOURCE_EXHAUSTED")
+      ->type_name("MIB")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   serve->add_option("--max-images", flags->max_images, "Images in one call")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))

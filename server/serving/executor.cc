@@ -9,8 +9,8 @@
 
 namespace ckn {
 
-Executor::Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length)
-    : options_(options), length_gauge_(queue_length) {
+Executor::Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length, prometheus::Gauge* bytes)
+    : options_(options), length_gauge_(queue_length), bytes_gauge_(bytes) {
   assert(options.threads >= 0 && options.max_queue >= 1);
   workers_.reserve(static_cast<std::size_t>(options.threads));
   for (int i = 0; i < options.threads; ++i) {
@@ -25,6 +25,7 @@ Executor::~Executor() { Drain(); }
 absl::Status Executor::Submit(Job job) {
   assert(job.items >= 1);
   const bool many = job.items > 1;
+  const std::int64_t bytes = job.bytes;
   auto running = std::make_shared<Running>(std::move(job));
   const absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the server is stopping and takes no new calls");
@@ -32,8 +33,14 @@ absl::Status Executor::Submit(Job job) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queue_.size(), " calls wait, the limit is ",
                                                      options_.max_queue, "; try again later"));
   }
+  if (bytes_ > 0 && bytes > options_.max_bytes - bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("too much is in work: ", bytes, " bytes more than the ", bytes_,
+                                                     " there are, the limit is ", options_.max_bytes,
+                                                     "; try again later"));
+  }
+  bytes_ += bytes;
   queue_.push_back(std::move(running));
-  PublishLength();
+  Publish();
   if (many) {
     changed_.SignalAll();
   } else {
@@ -88,18 +95,24 @@ Executor::Item Executor::Take() {
   queue_.pop_front();
   item.index = item.running->next++;
   if (item.running->next < item.running->job.items) queue_.push_back(item.running);
-  PublishLength();
+  Publish();
   return item;
 }
 
-void Executor::PublishLength() {
+void Executor::Publish() {
   if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
+  if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }
 
 void Executor::Run(const Item& item) {
   item.running->job.run(item.index);
   // acq_rel: the last one sees what all the others wrote.
-  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) == 1) item.running->job.done();
+  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  item.running->job.done();
+  if (item.running->job.bytes == 0) return;
+  const absl::MutexLock lock(&mu_);
+  bytes_ -= item.running->job.bytes;
+  Publish();
 }
 
 }  // namespace ckn

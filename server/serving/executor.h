@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@ namespace ckn {
 // possibly by several workers at a time; then done() once, by the worker that finished last. Neither may throw.
 struct Job {
   std::size_t items = 1;
+  std::int64_t bytes = 0;  // that the job keeps in memory until it is done
   std::function<void(std::size_t item)> run;
   std::function<void()> done;
 };
@@ -28,6 +30,8 @@ struct ExecutorOptions {
   int threads = 1;
   // Jobs with items that no worker has taken yet.
   std::size_t max_queue = 64;
+  // Of all accepted jobs that are not done. A job that is larger by itself is accepted when there is no other.
+  std::int64_t max_bytes = std::int64_t{1} << 30;
 };
 
 // A bounded queue and a fixed set of workers between transport and compute.
@@ -37,14 +41,15 @@ struct ExecutorOptions {
 // also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up to its run.
 class Executor {
  public:
-  // `queue_length` follows the number of waiting jobs; may be null.
-  Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length);
+  // The gauges follow the number of waiting jobs and the bytes of all; may be null.
+  Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length, prometheus::Gauge* bytes = nullptr);
   // Drains.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE: draining. After an error nothing of the job is called.
+  // RESOURCE_EXHAUSTED: the queue is full, or the memory; UNAVAILABLE: draining. After an error nothing of the job is
+  // called.
   absl::Status Submit(Job job);
 
   // Accepts no more jobs, finishes those accepted and stops the workers.
@@ -69,15 +74,17 @@ class Executor {
 
   void Work();
   Item Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void Run(const Item& item);
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Run(const Item& item);
 
   const ExecutorOptions options_;
   prometheus::Gauge* const length_gauge_;
+  prometheus::Gauge* const bytes_gauge_;
 
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
   std::deque<std::shared_ptr<Running>> queue_ ABSL_GUARDED_BY(mu_);
+  std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
   std::vector<std::thread> workers_;

@@ -139,10 +139,11 @@ void InferenceCore::RunImage(Call& call, int image) {
   call.statuses[static_cast<std::size_t>(image)] = std::move(status);
 }
 
-absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images) {
+absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images, std::int64_t bytes) {
   call->statuses.resize(static_cast<std::size_t>(images));
   Job job;
   job.items = static_cast<std::size_t>(images);
+  job.bytes = bytes;
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
   call->queued = std::chrono::steady_clock::now();
@@ -172,12 +173,13 @@ void InferenceCore::Finish(Call& call) {
 }
 
 void InferenceCore::Run(Method method, const CallContext& context, const ModelKey& model, int images,
-                        google::protobuf::Message* response, const Prepare& prepare, Done done) {
+                        const google::protobuf::Message& request, google::protobuf::Message* response,
+                        const Prepare& prepare, Done done) {
   const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
   const absl::Status admitted = Guarded([&]() -> absl::Status {
     CKN_ASSIGN_OR_RETURN(call->model, CheckCall(*call, model, images));
     CKN_ASSIGN_OR_RETURN(call->work, prepare(*call->model));
-    return Queue(call, images);
+    return Queue(call, images, static_cast<std::int64_t>(request.ByteSizeLong()));
   });
   if (!admitted.ok()) End(*call, admitted);
 }

@@ -73,9 +73,11 @@ class InferenceCore {
   InferenceCore(const ModelRegistry& models, Executor& executor, Metrics& metrics, const Clock& clock,
                 const InferenceLimits& limits);
 
-  // A call with images. An empty name means the only model there is, an empty version the latest.
+  // A call with images. An empty name means the only model there is, an empty version the latest. `request`: for its
+  // size in memory.
   void Run(Method method, const CallContext& context, const ModelKey& model, int images,
-           google::protobuf::Message* response, const Prepare& prepare, Done done);
+           const google::protobuf::Message& request, google::protobuf::Message* response, const Prepare& prepare,
+           Done done);
   // A call without; `body` fills the response, on the calling thread.
   void Answer(Method method, const CallContext& context, google::protobuf::Message* response,
               const std::function<absl::Status()>& body, Done done);
@@ -103,7 +105,7 @@ class InferenceCore {
   [[nodiscard]] absl::Status Interruption(const CallContext& context) const;
 
   // Hands the images to the executor; OK means that a worker will end the call.
-  absl::Status Queue(const std::shared_ptr<Call>& call, int images);
+  absl::Status Queue(const std::shared_ptr<Call>& call, int images, std::int64_t bytes);
   void RunImage(Call& call, int image);
   void Finish(Call& call);
 

@@ -73,6 +73,7 @@ class Metrics {
   void CountImages(std::string_view model, ImageOutcome outcome, std::size_t count);
 
   [[nodiscard]] prometheus::Gauge& queue_length() { return *queue_length_; }
+  [[nodiscard]] prometheus::Gauge& in_flight_bytes() { return *in_flight_bytes_; }
   [[nodiscard]] prometheus::Gauge& in_flight() { return *in_flight_; }
   [[nodiscard]] prometheus::Gauge& ready() { return *ready_; }
 
@@ -92,6 +93,7 @@ class Metrics {
   ImageCounters unknown_model_images_;
   prometheus::Gauge* queue_length_ = nullptr;
   prometheus::Gauge* in_flight_ = nullptr;
+  prometheus::Gauge* in_flight_bytes_ = nullptr;
   prometheus::Gauge* models_loaded_ = nullptr;
   prometheus::Gauge* models_failed_ = nullptr;
   prometheus::Counter* loads_ok_ = nullptr;

@@ -120,8 +120,8 @@ void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& 
                                         return absl::OkStatus();
                                       });
   };
-  core_.Run(Method::kClassify, context, {request.model(), request.version()}, request.images_size(), response, prepare,
-            std::move(done));
+  core_.Run(Method::kClassify, context, {request.model(), request.version()}, request.images_size(), request, response,
+            prepare, std::move(done));
 }
 
 void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response,
@@ -142,8 +142,8 @@ void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& requ
                                   return absl::OkStatus();
                                 });
   };
-  core_.Run(Method::kEncode, context, {request.model(), request.version()}, request.images_size(), response, prepare,
-            std::move(done));
+  core_.Run(Method::kEncode, context, {request.model(), request.version()}, request.images_size(), request, response,
+            prepare, std::move(done));
 }
 
 void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& request, v1::GetModelResponse* response,

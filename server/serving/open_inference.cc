@@ -188,7 +188,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
   };
   // What cannot be parsed is told once the model is known to be there.
   const int count = images->ok() ? (*images)->count() : 1;
-  core_.Run(method, context, {request.model_name(), request.model_version()}, count, response, prepare,
+  core_.Run(method, context, {request.model_name(), request.model_version()}, count, request, response, prepare,
             std::move(done));
 }
 

@@ -62,8 +62,10 @@ Server::Server(const ServerOptions& options)
     : options_(options),
       metrics_(options.version),
       loader_(options.models_folder, models_, metrics_),
-      executor_({.threads = options.threads, .max_queue = static_cast<std::size_t>(options.max_queue)},
-                &metrics_.queue_length()),
+      executor_({.threads = options.threads,
+                 .max_queue = static_cast<std::size_t>(options.max_queue),
+                 .max_bytes = options.max_in_flight_bytes},
+                &metrics_.queue_length(), &metrics_.in_flight_bytes()),
       core_(models_, executor_, metrics_, clock_, options.limits),
       native_api_(core_),
       open_inference_(

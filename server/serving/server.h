@@ -34,10 +34,11 @@ namespace ckn {
 struct ServerOptions {
   std::string models_folder;
   HostPort listen{.host = "127.0.0.1", .port = 8500};
-  std::optional<HostPort> http;  // not set: no HTTP port
-  int threads = 1;               // workers that decode and compute
-  int max_queue = 64;            // calls that wait for a worker
-  InferenceLimits limits;        // max_message_bytes applies to both directions
+  std::optional<HostPort> http;                              // not set: no HTTP port
+  int threads = 1;                                           // workers that decode and compute
+  int max_queue = 64;                                        // calls that wait for a worker
+  std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, and of those in work
+  InferenceLimits limits;                                    // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder

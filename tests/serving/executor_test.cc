@@ -1,7 +1,9 @@
 #include "server/serving/executor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/barrier.h"
@@ -61,6 +63,33 @@ TEST(ExecutorTest, RefusesWhenTheQueueIsFullAndSaysHowLongItIs) {
   }
   EXPECT_EQ(std::count(log.begin(), log.end(), "c:done"), 0);
   EXPECT_EQ(std::count(log.begin(), log.end(), "d:done"), 1);
+}
+
+TEST(ExecutorTest, RefusesWhatWouldBeTooMuchMemory) {
+  prometheus::Gauge bytes;
+  Executor executor({.threads = 0, .max_queue = 8, .max_bytes = 100}, nullptr, &bytes);
+  std::vector<std::string> log;
+  const auto submit = [&](std::int64_t size) {
+    Job job = Logging("x", 2, log);
+    job.bytes = size;
+    return executor.Submit(std::move(job));
+  };
+  ASSERT_TRUE(submit(60).ok());
+  const absl::Status refused = submit(41);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("41 bytes more than the 60 there are, the limit is 100"));
+  ASSERT_TRUE(submit(40).ok());
+  EXPECT_EQ(bytes.Value(), 100);
+  // A job counts until it is done, not until it has left the queue.
+  ASSERT_TRUE(executor.RunOne() && executor.RunOne());
+  EXPECT_EQ(submit(1).code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(executor.RunOne());
+  EXPECT_EQ(bytes.Value(), 40);
+  while (executor.RunOne()) {
+  }
+  EXPECT_EQ(bytes.Value(), 0);
+  EXPECT_TRUE(submit(1000).ok()) << "alone, even a large one";
+  executor.Drain();
 }
 
 TEST(ExecutorTest, RefusesWhileDrainingAndFinishesWhatItAccepted) {
