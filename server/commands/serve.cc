@@ -42,6 +42,8 @@ struct ServeFlags {
   int watch_seconds = 0;
   bool model_control = false;
   std::string log_level = "info";
+  std::string access_log = "off";
+  int slow_ms = 0;
 };
 
 // What gRPC has to say goes where the rest of the log goes.
@@ -103,6 +105,10 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   options.drain_timeout = absl::Milliseconds(flags.drain_timeout_ms);
   if (flags.watch_seconds > 0) options.watch_interval = absl::Seconds(flags.watch_seconds);
   options.model_control = flags.model_control;
+  if (flags.access_log != "off") {
+    options.access_log = flags.access_log == "json" ? AccessLog::Format::kJson : AccessLog::Format::kText;
+  }
+  options.slow = absl::Milliseconds(flags.slow_ms);
   options.version = CKN_VERSION;
   return options;
 }
@@ -220,6 +226,17 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}))
       ->capture_default_str();
+
+  CLI::Option* const access_log =
+      serve->add_option("--access-log", flags->access_log, "A line on stdout for each call, with its times and status")
+          ->type_name("FORMAT")
+          ->check(CLI::IsMember({"off", "text", "json"}))
+          ->capture_default_str();
+  serve->add_option("--slow-ms", flags->slow_ms, "Only for calls that take at least MS milliseconds; 0: for all")
+      ->type_name("MS")
+      ->check(CLI::Range(0, 3600000))
+      ->capture_default_str()
+      ->needs(access_log);
 
   serve->callback([flags, &exit_code] { exit_code = Serve(*flags); });
 }

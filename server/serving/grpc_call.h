@@ -1,23 +1,31 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "server/serving/inference_core.h"
 
 namespace ckn {
 
-// What gRPC knows about a call; lives no longer than its context.
+// What gRPC knows about a call; lives no longer than its context. The headers x-request-id and traceparent (W3C Trace
+// Context) come back to the client with the reply.
 class GrpcCall final : public CallContext {
  public:
-  explicit GrpcCall(grpc::CallbackServerContext& context)
-      : context_(context), deadline_(absl::FromChrono(context.deadline())) {}
+  explicit GrpcCall(grpc::CallbackServerContext& context);
 
   [[nodiscard]] bool Cancelled() const override { return context_.IsCancelled(); }
   [[nodiscard]] absl::Time Deadline() const override { return deadline_; }
+  [[nodiscard]] std::string_view RequestId() const override { return request_id_; }
+  [[nodiscard]] std::string_view Traceparent() const override { return traceparent_; }
+  [[nodiscard]] std::string_view Peer() const override { return peer_; }
 
  private:
   grpc::CallbackServerContext& context_;
   const absl::Time deadline_;
+  const std::string peer_;
+  std::string request_id_, traceparent_;
 };
 
 }  // namespace ckn

@@ -61,13 +61,23 @@ struct InferenceCore::Call {
   ImageWork work;
   // [images]; each is written by the worker that has the image.
   std::vector<absl::Status> statuses;
+  std::int64_t request_bytes = 0;
   SteadyTime queued;
   std::atomic<bool> taken{false};  // by a worker
+  // For the access log.
+  double queue_seconds = 0;
+  std::atomic<double> decode_seconds{0}, compute_seconds{0};
 };
 
 InferenceCore::InferenceCore(const ModelRegistry& models, Executor& executor, Metrics& metrics, const Clock& clock,
-                             const InferenceLimits& limits)
-    : models_(models), executor_(executor), metrics_(metrics), clock_(clock), limits_(limits), failure_log_(clock) {}
+                             const InferenceLimits& limits, const AccessLog* access_log)
+    : models_(models),
+      executor_(executor),
+      metrics_(metrics),
+      clock_(clock),
+      limits_(limits),
+      failure_log_(clock),
+      access_log_(access_log) {}
 
 std::shared_ptr<InferenceCore::Call> InferenceCore::Begin(Method method, const CallContext& context,
                                                           google::protobuf::Message* response, Done done) {
@@ -81,10 +91,34 @@ void InferenceCore::End(Call& call, const absl::Status& status) {
   if (!status.ok()) call.response->Clear();
   // Before done(): once the client has its reply, the metrics count the call.
   failure_log_.Record(call.method, status);
-  metrics_.CountRequest(call.method, status.code(), SecondsSince(call.begin));
+  const double seconds = SecondsSince(call.begin);
+  metrics_.CountRequest(call.method, status.code(), seconds);
   metrics_.in_flight().Decrement();
+  if (access_log_ != nullptr) LogAccess(call, status.code(), seconds);
   call.done(status);
   calls_in_flight_.fetch_sub(1);
+}
+
+void InferenceCore::LogAccess(const Call& call, absl::StatusCode code, double seconds) const {
+  AccessRecord record{.end = clock_.Now(),
+                      .method = call.method,
+                      .code = code,
+                      .request_id = call.context.RequestId(),
+                      .traceparent = call.context.Traceparent(),
+                      .peer = call.context.Peer(),
+                      .model = {},
+                      .version = {},
+                      .images = static_cast<int>(call.statuses.size()),
+                      .request_bytes = call.request_bytes,
+                      .total = seconds,
+                      .queue = call.queue_seconds,
+                      .decode = call.decode_seconds.load(),
+                      .compute = call.compute_seconds.load()};
+  if (call.model != nullptr) {
+    record.model = call.model->info.name();
+    record.version = call.model->info.version();
+  }
+  access_log_->Record(record);
 }
 
 absl::Status InferenceCore::Interruption(const CallContext& context) const {
@@ -118,18 +152,25 @@ absl::Status InferenceCore::CheckReplySize(int images, std::int64_t bytes_per_im
 }
 
 void InferenceCore::RunImage(Call& call, int image) {
-  if (!call.taken.exchange(true)) metrics_.ObserveStage(Stage::kQueue, SecondsSince(call.queued));
+  if (!call.taken.exchange(true)) {
+    call.queue_seconds = SecondsSince(call.queued);
+    metrics_.ObserveStage(Stage::kQueue, call.queue_seconds);
+  }
   absl::Status status = Guarded([&]() -> absl::Status {
     CKN_RETURN_IF_ERROR(Interruption(call.context));
     const SteadyTime decode_begin = std::chrono::steady_clock::now();
     const absl::StatusOr<ImageU8> decoded = call.work.decode(image);
-    metrics_.ObserveStage(Stage::kDecode, SecondsSince(decode_begin));
+    const double decode_seconds = SecondsSince(decode_begin);
+    metrics_.ObserveStage(Stage::kDecode, decode_seconds);
+    call.decode_seconds.fetch_add(decode_seconds, std::memory_order_relaxed);
     if (!decoded.ok()) return decoded.status();
 
     CKN_RETURN_IF_ERROR(Interruption(call.context));
     const SteadyTime compute_begin = std::chrono::steady_clock::now();
     absl::Status computed = call.work.compute(image, *decoded);
-    metrics_.ObserveStage(Stage::kCompute, SecondsSince(compute_begin));
+    const double compute_seconds = SecondsSince(compute_begin);
+    metrics_.ObserveStage(Stage::kCompute, compute_seconds);
+    call.compute_seconds.fetch_add(compute_seconds, std::memory_order_relaxed);
     return computed;
   });
   if (status.ok()) return;
@@ -143,7 +184,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   call->statuses.resize(static_cast<std::size_t>(images));
   Job job;
   job.items = static_cast<std::size_t>(images);
-  job.bytes = bytes;
+  job.bytes = call->request_bytes = bytes;
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
   call->queued = std::chrono::steady_clock::now();

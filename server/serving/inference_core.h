@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
 #include "server/image/image.h"
+#include "server/serving/access_log.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
 #include "server/serving/failure_log.h"
@@ -28,6 +29,10 @@ class CallContext {
   [[nodiscard]] virtual bool Cancelled() const = 0;
   // absl::InfiniteFuture() when there is none.
   [[nodiscard]] virtual absl::Time Deadline() const = 0;
+  // For the access log; empty: not known.
+  [[nodiscard]] virtual std::string_view RequestId() const { return {}; }
+  [[nodiscard]] virtual std::string_view Traceparent() const { return {}; }
+  [[nodiscard]] virtual std::string_view Peer() const { return {}; }
 };
 
 // The model that a call asks for.
@@ -69,9 +74,9 @@ class InferenceCore {
   // Checks the rest of a request, knowing its model, and says what to do with the images. The model lives until `done`.
   using Prepare = std::function<absl::StatusOr<ImageWork>(const ServedModel& model)>;
 
-  // All references must outlive this object and every call.
+  // All references must outlive this object and every call; so must the access log, if there is one.
   InferenceCore(const ModelRegistry& models, Executor& executor, Metrics& metrics, const Clock& clock,
-                const InferenceLimits& limits);
+                const InferenceLimits& limits, const AccessLog* access_log = nullptr);
 
   // A call with images. An empty name means the only model there is, an empty version the latest. `request`: for its
   // size in memory.
@@ -108,6 +113,7 @@ class InferenceCore {
   absl::Status Queue(const std::shared_ptr<Call>& call, int images, std::int64_t bytes);
   void RunImage(Call& call, int image);
   void Finish(Call& call);
+  void LogAccess(const Call& call, absl::StatusCode code, double seconds) const;
 
   const ModelRegistry& models_;
   Executor& executor_;
@@ -115,6 +121,7 @@ class InferenceCore {
   const Clock& clock_;
   const InferenceLimits limits_;
   FailureLog failure_log_;
+  const AccessLog* const access_log_;
   std::atomic<std::int64_t> calls_begun_{0};
   std::atomic<std::int64_t> calls_in_flight_{0};
 };

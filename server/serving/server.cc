@@ -14,6 +14,7 @@
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/serving/listening_socket.h"
+#include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
 namespace ckn {
@@ -24,6 +25,16 @@ void LogModel(const ServedModel& model) {
   spdlog::info("model {} version {}: input {}x{}x{}, {} features, {} classes, file {}, sha256 {}", Quote(info.name()),
                info.version(), info.height(), info.width(), info.channels(), info.features(), info.class_names_size(),
                Printable(model.path), info.sha256());
+}
+
+std::optional<AccessLog> MakeAccessLog(const ServerOptions& options) {
+  if (!options.access_log) return std::nullopt;
+  // A logger of its own: the lines are for programs, and stderr has the others.
+  auto logger = std::make_shared<spdlog::logger>("access", std::make_shared<spdlog::sinks::stdout_sink_mt>());
+  logger->set_pattern("%v");
+  logger->flush_on(spdlog::level::info);
+  return std::optional<AccessLog>(std::in_place, *options.access_log, options.slow,
+                                  [logger](const std::string& line) { logger->info("{}", line); });
 }
 
 }  // namespace
@@ -66,7 +77,8 @@ Server::Server(const ServerOptions& options)
                  .max_queue = static_cast<std::size_t>(options.max_queue),
                  .max_bytes = options.max_in_flight_bytes},
                 &metrics_.queue_length(), &metrics_.in_flight_bytes()),
-      core_(models_, executor_, metrics_, clock_, options.limits),
+      access_log_(MakeAccessLog(options)),
+      core_(models_, executor_, metrics_, clock_, options.limits, access_log_ ? &*access_log_ : nullptr),
       native_api_(core_),
       open_inference_(
           core_, options.version, [this] { return ready_.load(); },

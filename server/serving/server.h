@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/base/host_port.h"
+#include "server/serving/access_log.h"
 #include "server/serving/background_thread.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
@@ -43,6 +44,9 @@ struct ServerOptions {
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder
   bool model_control = false;                                // clients may load and unload models
+  // Lines about calls go to stdout: of all, or of those that take at least `slow`.
+  std::optional<AccessLog::Format> access_log;
+  absl::Duration slow = absl::ZeroDuration();
   std::string version;
 };
 
@@ -92,6 +96,7 @@ class Server {
   std::set<std::string> healthy_models_ ABSL_GUARDED_BY(health_mu_);
   bool stopping_ ABSL_GUARDED_BY(health_mu_) = false;
   Executor executor_;
+  const std::optional<AccessLog> access_log_;
   InferenceCore core_;
   NativeApi native_api_;
   OpenInference open_inference_;

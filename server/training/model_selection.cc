@@ -42,11 +42,14 @@ std::int64_t CountErrors(const RowMatrixF& scores, std::span<const int> labels) 
 }
 
 // Whether the errors so far, C ascending, tell that the best C is behind: the last three are all worse than the least
-// by more than chance makes of it (a standard deviation of that count).
+// by more than chance makes of it (a standard deviation of that count), or the last six are no better than it. At the
+// very beginning errors may be all alike.
 bool BestIsBehind(std::span<const std::int64_t> errors) {
-  constexpr std::size_t kLast = 3;
+  constexpr std::size_t kLast = 3, kPlateau = 6;
   if (errors.size() <= kLast) return false;
-  const auto least = static_cast<double>(*std::min_element(errors.begin(), errors.end()));
+  const auto best = std::min_element(errors.begin(), errors.end());
+  if (*best < errors.front() && std::cmp_greater(errors.end() - best, kPlateau)) return true;
+  const auto least = static_cast<double>(*best);
   return std::all_of(errors.end() - kLast, errors.end(),
                      [least](std::int64_t count) { return static_cast<double>(count) > least + std::sqrt(least); });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -100,6 +101,28 @@ TEST_F(ProgramsTest, SigintStopsToo) {
   ASSERT_NO_FATAL_FAILURE(Start());
   server_->Signal(SIGINT);
   EXPECT_EQ(server_->Wait(), 0) << server_->Stderr();
+}
+
+TEST_F(ProgramsTest, AccessLogHasALineForEachCall) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--access-log", "json"}));
+  ASSERT_EQ(RunClient({"classify", WriteImage("a.pgm", 1), WriteImage("b.pgm", 2)}).exit_code, 0);
+  ASSERT_EQ(RunClient({"classify", WriteImage("a.pgm", 1), "--model", "nobody"}).exit_code, 1);
+  server_->Signal(SIGTERM);
+  ASSERT_EQ(server_->Wait(), 0);
+  std::vector<nlohmann::json> lines;
+  for (const absl::string_view line : absl::StrSplit(server_->Stdout(), '\n', absl::SkipEmpty())) {
+    lines.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["method"], "Classify");
+  EXPECT_EQ(lines[0]["status"], "OK");
+  EXPECT_EQ(lines[0]["model"], "tiny");
+  EXPECT_EQ(lines[0]["images"], 2);
+  EXPECT_GT(lines[0]["bytes"], 2 * 64);
+  EXPECT_GT(lines[0]["compute_ms"], 0);
+  EXPECT_GE(lines[0]["total_ms"], lines[0]["queue_ms"]);
+  EXPECT_EQ(lines[1]["status"], "NOT_FOUND");
+  EXPECT_FALSE(lines[1].contains("model"));
 }
 
 TEST_F(ProgramsTest, SighupBringsInNewModelsAndKeepsTheOldOnesOfBadFiles) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckn/v1/inference.grpc.pb.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -203,10 +204,15 @@ TEST_F(ServerTest, ClientRefusesRequestsOverItsOwnLimit) {
 }
 
 TEST_F(ServerTest, DeadlineOfTheClientHolds) {
+  ASSERT_TRUE(
+      WriteModelFile(TinyModel({.name = "slow", .height = 128, .width = 128, .filters = 256}), folder_.File("slow.ckn"))
+          .ok());
   ASSERT_NO_FATAL_FAILURE(Start());
-  const Client hasty(absl::StrCat("127.0.0.1:", server_->grpc_port()), {.timeout = absl::ZeroDuration()});
+  const Client hasty(absl::StrCat("127.0.0.1:", server_->grpc_port()), {.timeout = absl::Milliseconds(1)});
   v1::ClassifyRequest request;
-  request.add_images()->set_encoded(Png(1));
+  request.set_model("slow");
+  const std::string image = EncodePnm(TinyImage(TinyModel({.height = 128, .width = 128}), 1));
+  for (int i = 0; i < 64; ++i) request.add_images()->set_encoded(image);
   EXPECT_EQ(hasty.Classify(request).status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -218,6 +224,28 @@ TEST_F(ServerTest, HealthServiceKnowsTheServerAndTheService) {
   grpc::StatusCode code = grpc::StatusCode::OK;
   EXPECT_EQ(health.Check("nobody", &code), HealthClient::kError);
   EXPECT_EQ(code, grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServerTest, RequestIdAndTraceComeBack) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->grpc_port()), grpc::InsecureChannelCredentials()));
+  const auto echoed = [&](const std::string& header, const std::string& value) {
+    grpc::ClientContext context;
+    context.AddMetadata(header, value);
+    v1::ListModelsResponse response;
+    EXPECT_TRUE(stub->ListModels(&context, {}, &response).ok());
+    const auto found = context.GetServerInitialMetadata().find(header);
+    return found == context.GetServerInitialMetadata().end() ? std::string()
+                                                             : std::string(found->second.data(), found->second.size());
+  };
+  EXPECT_EQ(echoed("x-request-id", "f81d4fae-7dec"), "f81d4fae-7dec");
+  EXPECT_EQ(echoed("x-request-id", "two words"), "") << "not fit for a log";
+  EXPECT_EQ(echoed("x-request-id", std::string(65, 'x')), "");
+  const std::string trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  EXPECT_EQ(echoed("traceparent", trace), trace);
+  EXPECT_EQ(echoed("traceparent", trace.substr(1)), "");
+  EXPECT_EQ(echoed("traceparent", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), "");
 }
 
 TEST_F(ServerTest, HealthServiceKnowsEveryModel) {
