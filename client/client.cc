@@ -24,7 +24,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const Clie
   arguments.SetMaxSendMessageSize(bytes);
   // gRPC's default sends everything to the first address of the name.
   arguments.SetLoadBalancingPolicyName("round_robin");
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (options.tls) {
+    grpc::SslCredentialsOptions tls;
+    tls.pem_root_certs = options.tls->server_ca;
+    tls.pem_cert_chain = options.tls->certificate;
+    tls.pem_private_key = options.tls->key;
+    credentials = grpc::SslCredentials(tls);
+  }
+  return grpc::CreateCustomChannel(server, credentials, arguments);
 }
 
 }  // namespace
@@ -42,6 +50,7 @@ struct Client::Impl {
       context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
     }
     context.set_wait_for_ready(options.wait_for_ready);
+    if (!options.token.empty()) context.AddMetadata("authorization", "Bearer " + options.token);
     Response response;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,12 @@
 
 namespace ckn {
 
+// Contents of PEM files.
+struct ClientTls {
+  std::string server_ca = {};              // empty: those that the system trusts
+  std::string certificate = {}, key = {};  // for servers that ask for one
+};
+
 struct ClientOptions {
   // Of each call, from its start to its reply.
   absl::Duration timeout = absl::Seconds(60);
@@ -18,6 +25,8 @@ struct ClientOptions {
   std::int64_t max_message_bytes = std::int64_t{64} << 20;
   // True: a call waits, up to its timeout, for a server that does not answer yet. False: it fails with UNAVAILABLE.
   bool wait_for_ready = false;
+  std::optional<ClientTls> tls = std::nullopt;  // not set: clear text
+  std::string token = {};                       // for servers that ask for one
 };
 
 // A client of ckn.v1.Inference; the messages are those of proto/ckn/v1/inference.proto, which also documents the errors

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -15,6 +17,8 @@
 #include "server/base/host_port.h"
 #include "server/base/npy.h"
 #include "server/base/quote.h"
+#include "server/base/regular_file.h"
+#include "server/base/status.h"
 
 namespace ckn {
 namespace {
@@ -24,6 +28,8 @@ struct Flags {
   double timeout_seconds = 60;
   bool wait = false;
   int max_message_mib = 64;
+  bool tls = false;
+  std::string tls_ca, tls_cert, tls_key, token_file;
 
   std::vector<std::string> images;
   std::string model, model_version;
@@ -64,10 +70,37 @@ std::string CheckServer(const std::string& text) {
   return parsed->port > 0 ? std::string() : absl::StrCat("address ", Quote(text), ": port 0 is no server's");
 }
 
-Client MakeClient(const Flags& flags) {
-  return Client(flags.server, {.timeout = absl::Seconds(flags.timeout_seconds),
-                               .max_message_bytes = std::int64_t{flags.max_message_mib} << 20,
-                               .wait_for_ready = flags.wait});
+// Messages name the path.
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  if (path.empty()) return std::string();
+  const auto read = [&]() -> absl::StatusOr<std::string> {
+    CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+    std::string text(file.size(), '\0');
+    CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
+    text.resize(got);
+    return text;
+  };
+  absl::StatusOr<std::string> text = read();
+  if (!text.ok()) return Annotate(text.status(), path);
+  return text;
+}
+
+absl::StatusOr<Client> MakeClient(const Flags& flags) {
+  ClientOptions options{.timeout = absl::Seconds(flags.timeout_seconds),
+                        .max_message_bytes = std::int64_t{flags.max_message_mib} << 20,
+                        .wait_for_ready = flags.wait};
+  if (flags.tls || !flags.tls_ca.empty()) {
+    ClientTls tls;
+    CKN_ASSIGN_OR_RETURN(tls.server_ca, ReadText(flags.tls_ca));
+    CKN_ASSIGN_OR_RETURN(tls.certificate, ReadText(flags.tls_cert));
+    CKN_ASSIGN_OR_RETURN(tls.key, ReadText(flags.tls_key));
+    options.tls = std::move(tls);
+  }
+  CKN_ASSIGN_OR_RETURN(options.token, ReadText(flags.token_file));
+  options.token.erase(
+      std::find_if(options.token.begin(), options.token.end(), [](char c) { return c == '\r' || c == '\n'; }),
+      options.token.end());
+  return Client(flags.server, options);
 }
 
 BulkOptions MakeBulkOptions(const Flags& flags) {
@@ -91,8 +124,9 @@ int PrintFailures(const BulkResult<Result>& bulk) {
 int Classify(const Flags& flags) {
   const auto files = ExpandImagePaths(flags.images);
   if (!files.ok()) return Fail(files.status());
-  const Client client = MakeClient(flags);
-  const auto bulk = ClassifyFiles(client, *files, MakeBulkOptions(flags));
+  const absl::StatusOr<Client> client = MakeClient(flags);
+  if (!client.ok()) return Fail(client.status());
+  const auto bulk = ClassifyFiles(*client, *files, MakeBulkOptions(flags));
   const int printed = PrintResult(flags.json ? ClassifyJson(bulk) : ClassifyTable(bulk));
   const int failures = PrintFailures(bulk);
   return printed != kDone ? printed : failures;
@@ -101,8 +135,9 @@ int Classify(const Flags& flags) {
 int Encode(const Flags& flags) {
   const auto files = ExpandImagePaths(flags.images);
   if (!files.ok()) return Fail(files.status());
-  const Client client = MakeClient(flags);
-  const auto bulk = EncodeFiles(client, *files, MakeBulkOptions(flags));
+  const absl::StatusOr<Client> client = MakeClient(flags);
+  if (!client.ok()) return Fail(client.status());
+  const auto bulk = EncodeFiles(*client, *files, MakeBulkOptions(flags));
   int written = kDone;
   if (!flags.out.empty()) {
     if (const auto array = ToFeatureArray(bulk); array.ok()) {
@@ -117,8 +152,9 @@ int Encode(const Flags& flags) {
 }
 
 int ListModels(const Flags& flags) {
-  const Client client = MakeClient(flags);
-  const auto response = client.ListModels();
+  const absl::StatusOr<Client> client = MakeClient(flags);
+  if (!client.ok()) return Fail(client.status());
+  const auto response = client->ListModels();
   if (!response.ok()) return Fail(response.status());
   return PrintResult(flags.json ? ModelsJson(*response) : ModelsTable(*response));
 }
@@ -160,6 +196,17 @@ int Run(int argc, char** argv) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
+  CLI::Option* const tls = app.add_flag("--tls", flags.tls, "TLS, with the authorities that the system trusts");
+  CLI::Option* const ca =
+      app.add_option("--tls-ca", flags.tls_ca, "TLS, with the authorities of this file")->type_name("PEM");
+  CLI::Option* const certificate =
+      app.add_option("--tls-cert", flags.tls_cert, "Certificate to show to the server")->type_name("PEM");
+  CLI::Option* const key = app.add_option("--tls-key", flags.tls_key, "Its private key")->type_name("PEM");
+  certificate->needs(key);
+  key->needs(certificate);
+  ca->excludes(tls);
+  app.add_option("--token-file", flags.token_file, "The first line is the token to show to the server")
+      ->type_name("FILE");
   app.add_flag("--wait", flags.wait, "Wait for a server that is not up yet, for as long as --timeout");
   app.add_option("--max-message-mib", flags.max_message_mib, "Size of a request or a reply, in MiB")
       ->type_name("MIB")

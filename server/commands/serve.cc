@@ -43,6 +43,8 @@ struct ServeFlags {
   bool model_control = false;
   std::string log_level = "info";
   std::string access_log = "off";
+  TlsFiles tls;
+  std::string token_file, manager_token_file;
   int slow_ms = 0;
 };
 
@@ -109,6 +111,9 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
     options.access_log = flags.access_log == "json" ? AccessLog::Format::kJson : AccessLog::Format::kText;
   }
   options.slow = absl::Milliseconds(flags.slow_ms);
+  if (!flags.tls.certificate.empty()) options.tls = flags.tls;
+  options.token_file = flags.token_file;
+  options.manager_token_file = flags.manager_token_file;
   options.version = CKN_VERSION;
   return options;
 }
@@ -220,8 +225,32 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->type_name("S")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
-  serve->add_flag("--model-control", flags->model_control,
-                  "Let clients load and unload models (RepositoryModelLoad, RepositoryModelUnload)");
+  CLI::Option* const model_control =
+      serve->add_flag("--model-control", flags->model_control,
+                      "Let clients load and unload models (RepositoryModelLoad, RepositoryModelUnload)");
+
+  CLI::Option* const certificate =
+      serve->add_option("--tls-cert", flags->tls.certificate, "Certificate chain of the server; gRPC is then over TLS")
+          ->type_name("PEM");
+  CLI::Option* const key = serve->add_option("--tls-key", flags->tls.key, "Its private key")->type_name("PEM");
+  certificate->needs(key);
+  key->needs(certificate);
+  serve
+      ->add_option("--tls-client-ca", flags->tls.client_ca,
+                   "Clients must show a certificate of one of these authorities. All three files are read again when "
+                   "they change")
+      ->type_name("PEM")
+      ->needs(certificate);
+  serve
+      ->add_option("--token-file", flags->token_file,
+                   "Callers must send \"authorization: Bearer TOKEN\" with one of the file's lines (health and "
+                   "readiness excepted); read again when it changes")
+      ->type_name("FILE");
+  serve
+      ->add_option("--manager-token-file", flags->manager_token_file,
+                   "Tokens of those who may load and unload models; others may then not")
+      ->type_name("FILE")
+      ->needs(model_control);
   serve->add_option("--log-level", flags->log_level, "Least severe log line on stderr")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}))

@@ -32,8 +32,14 @@ std::string Header(const grpc::CallbackServerContext& context, const char* name)
 
 }  // namespace
 
-GrpcCall::GrpcCall(grpc::CallbackServerContext& context)
+GrpcCall::GrpcCall(grpc::CallbackServerContext& context, const CallerAccess& access)
     : context_(context), deadline_(absl::FromChrono(context.deadline())), peer_(context.peer()) {
+  if (access.callers != nullptr || access.managers != nullptr) {
+    const std::string authorization = Header(context, "authorization");
+    const bool manager = access.managers != nullptr && access.managers->Allows(authorization);
+    may_call_ = manager || access.callers == nullptr || access.callers->Allows(authorization);
+    may_manage_ = manager || (access.managers == nullptr && may_call_);
+  }
   if (std::string id = Header(context, "x-request-id"); IsRequestId(id)) {
     context.AddInitialMetadata("x-request-id", id);
     request_id_ = std::move(id);

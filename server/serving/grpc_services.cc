@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "server/serving/grpc_call.h"
 #include "server/serving/infer_stream.h"
 #include "server/serving/status_to_grpc.h"
 
@@ -12,9 +11,9 @@ namespace {
 
 // Starts a call on an API. Finish() is what ends the life of context, request and response.
 template <typename Start>
-grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, const Start& start) {
+grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, const CallerAccess& access, const Start& start) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto call = std::make_shared<GrpcCall>(*context);
+  const auto call = std::make_shared<GrpcCall>(*context, access);
   start(*call, [call, reactor](const absl::Status& status) { reactor->Finish(StatusToGrpc(status)); });
   return reactor;
 }
@@ -30,21 +29,21 @@ grpc::ServerUnaryReactor* Tell(grpc::CallbackServerContext* context) {
 
 grpc::ServerUnaryReactor* NativeService::Classify(grpc::CallbackServerContext* context,
                                                   const v1::ClassifyRequest* request, v1::ClassifyResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.Classify(call, *request, response, std::move(done));
   });
 }
 
 grpc::ServerUnaryReactor* NativeService::Encode(grpc::CallbackServerContext* context, const v1::EncodeRequest* request,
                                                 v1::EncodeResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.Encode(call, *request, response, std::move(done));
   });
 }
 
 grpc::ServerUnaryReactor* NativeService::GetModel(grpc::CallbackServerContext* context,
                                                   const v1::GetModelRequest* request, v1::GetModelResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.GetModel(call, *request, response, std::move(done));
   });
 }
@@ -52,7 +51,7 @@ grpc::ServerUnaryReactor* NativeService::GetModel(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* NativeService::ListModels(grpc::CallbackServerContext* context,
                                                     const v1::ListModelsRequest* /*request*/,
                                                     v1::ListModelsResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.ListModels(call, response, std::move(done));
   });
 }
@@ -88,7 +87,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(grpc::CallbackSer
 grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(grpc::CallbackServerContext* context,
                                                               const inference::ModelMetadataRequest* request,
                                                               inference::ModelMetadataResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.ModelMetadata(call, *request, response, std::move(done));
   });
 }
@@ -96,20 +95,20 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(grpc::CallbackServ
 grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(grpc::CallbackServerContext* context,
                                                            const inference::ModelInferRequest* request,
                                                            inference::ModelInferResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.ModelInfer(call, *request, response, std::move(done));
   });
 }
 
 grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
 OpenInferenceService::ModelStreamInfer(grpc::CallbackServerContext* context) {
-  return new InferStream(api_, *context);  // NOLINT(cppcoreguidelines-owning-memory): deletes itself
+  return new InferStream(api_, *context, access_);  // NOLINT(cppcoreguidelines-owning-memory): deletes itself
 }
 
 grpc::ServerUnaryReactor* OpenInferenceService::ModelConfig(grpc::CallbackServerContext* context,
                                                             const inference::ModelConfigRequest* request,
                                                             inference::ModelConfigResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.ModelConfig(call, *request, response, std::move(done));
   });
 }
@@ -117,7 +116,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelConfig(grpc::CallbackServer
 grpc::ServerUnaryReactor* OpenInferenceService::RepositoryIndex(grpc::CallbackServerContext* context,
                                                                 const inference::RepositoryIndexRequest* request,
                                                                 inference::RepositoryIndexResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.RepositoryIndex(call, *request, response, std::move(done));
   });
 }
@@ -125,7 +124,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::RepositoryIndex(grpc::CallbackSe
 grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelLoad(
     grpc::CallbackServerContext* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.RepositoryModelLoad(call, *request, response, std::move(done));
   });
 }
@@ -133,7 +132,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelLoad(
 grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelUnload(
     grpc::CallbackServerContext* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* response) {
-  return Serve(context, [&](const CallContext& call, InferenceCore::Done done) {
+  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
     api_.RepositoryModelUnload(call, *request, response, std::move(done));
   });
 }

@@ -2,16 +2,17 @@
 
 #include "ckn/v1/inference.grpc.pb.h"
 #include "inference/open_inference.grpc.pb.h"
+#include "server/serving/grpc_call.h"
 #include "server/serving/native_api.h"
 #include "server/serving/open_inference.h"
 
-// The protocols over gRPC's callback API: only hands calls on, and statuses back. The APIs must outlive the server that
-// a service is registered with.
+// The protocols over gRPC's callback API: only hands calls on, and statuses back. The APIs and the token files must
+// outlive the server that a service is registered with. Whether the server lives and is ready may be asked by everyone.
 namespace ckn {
 
 class NativeService final : public v1::Inference::CallbackService {
  public:
-  explicit NativeService(NativeApi& api) : api_(api) {}
+  explicit NativeService(NativeApi& api, const CallerAccess& access = {}) : api_(api), access_(access) {}
 
   grpc::ServerUnaryReactor* Classify(grpc::CallbackServerContext* context, const v1::ClassifyRequest* request,
                                      v1::ClassifyResponse* response) override;
@@ -24,11 +25,12 @@ class NativeService final : public v1::Inference::CallbackService {
 
  private:
   NativeApi& api_;
+  const CallerAccess access_;
 };
 
 class OpenInferenceService final : public inference::GRPCInferenceService::CallbackService {
  public:
-  explicit OpenInferenceService(OpenInference& api) : api_(api) {}
+  explicit OpenInferenceService(OpenInference& api, const CallerAccess& access = {}) : api_(api), access_(access) {}
 
   grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* context,
                                        const inference::ServerLiveRequest* request,
@@ -65,6 +67,7 @@ class OpenInferenceService final : public inference::GRPCInferenceService::Callb
 
  private:
   OpenInference& api_;
+  const CallerAccess access_;
 };
 
 }  // namespace ckn

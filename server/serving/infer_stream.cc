@@ -1,5 +1,7 @@
 #include "server/serving/infer_stream.h"
 
+#include "server/serving/status_to_grpc.h"
+
 namespace ckn {
 namespace {
 
@@ -9,7 +11,12 @@ constexpr std::size_t kReadAhead = 16;
 
 }  // namespace
 
-InferStream::InferStream(OpenInference& api, grpc::CallbackServerContext& context) : api_(api), call_(context) {
+InferStream::InferStream(OpenInference& api, grpc::CallbackServerContext& context, const CallerAccess& access)
+    : api_(api), call_(context, access) {
+  if (const absl::Status refused = CheckCaller(call_); !refused.ok()) {
+    Finish(StatusToGrpc(refused));
+    return;
+  }
   Step(Event::kOpened);
 }
 

@@ -17,8 +17,8 @@ namespace ckn {
 class InferStream final
     : public grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse> {
  public:
-  // Both must live until the stream ends.
-  InferStream(OpenInference& api, grpc::CallbackServerContext& context);
+  // All must live until the stream ends.
+  InferStream(OpenInference& api, grpc::CallbackServerContext& context, const CallerAccess& access);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;

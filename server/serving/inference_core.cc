@@ -48,6 +48,12 @@ ImageOutcome Outcome(absl::StatusCode code) {
 
 }  // namespace
 
+absl::Status CheckCaller(const CallContext& context) {
+  if (context.MayCall()) return absl::OkStatus();
+  return absl::UnauthenticatedError(
+      "expected the header \"authorization: Bearer TOKEN\" with a token of this server's");
+}
+
 struct InferenceCore::Call {
   Call(Method m, const CallContext& c, google::protobuf::Message* r, Done d)
       : method(m), context(c), response(r), done(std::move(d)) {}
@@ -131,6 +137,7 @@ absl::Status InferenceCore::Interruption(const CallContext& context) const {
 
 absl::StatusOr<std::shared_ptr<const ServedModel>> InferenceCore::CheckCall(const Call& call, const ModelKey& model,
                                                                             int images) {
+  CKN_RETURN_IF_ERROR(CheckCaller(call.context));
   CKN_RETURN_IF_ERROR(Interruption(call.context));
   if (images == 0) return absl::InvalidArgumentError("images: none, expected at least one");
   if (images > limits_.max_images) {
@@ -229,6 +236,7 @@ void InferenceCore::Answer(Method method, const CallContext& context, google::pr
                            const std::function<absl::Status()>& body, Done done) {
   const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
   End(*call, Guarded([&]() -> absl::Status {
+    CKN_RETURN_IF_ERROR(CheckCaller(context));
     CKN_RETURN_IF_ERROR(Interruption(context));
     return body();
   }));
@@ -237,7 +245,9 @@ void InferenceCore::Answer(Method method, const CallContext& context, google::pr
 void InferenceCore::AnswerLater(Method method, const CallContext& context, google::protobuf::Message* response,
                                 const std::function<void(Done)>& body, Done done) {
   const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
-  if (const absl::Status status = Interruption(context); !status.ok()) return End(*call, status);
+  absl::Status refused = CheckCaller(context);
+  refused.Update(Interruption(context));
+  if (!refused.ok()) return End(*call, refused);
   body([this, call](const absl::Status& status) { End(*call, status); });
 }
 

@@ -29,11 +29,17 @@ class CallContext {
   [[nodiscard]] virtual bool Cancelled() const = 0;
   // absl::InfiniteFuture() when there is none.
   [[nodiscard]] virtual absl::Time Deadline() const = 0;
+  // Whether the caller has shown that it may call at all, and manage models.
+  [[nodiscard]] virtual bool MayCall() const { return true; }
+  [[nodiscard]] virtual bool MayManage() const { return true; }
   // For the access log; empty: not known.
   [[nodiscard]] virtual std::string_view RequestId() const { return {}; }
   [[nodiscard]] virtual std::string_view Traceparent() const { return {}; }
   [[nodiscard]] virtual std::string_view Peer() const { return {}; }
 };
+
+// UNAUTHENTICATED: the caller may not call.
+absl::Status CheckCaller(const CallContext& context);
 
 // The model that a call asks for.
 struct ModelKey {
@@ -61,10 +67,10 @@ struct ImageWork {
 // What all protocols have in common: checks, queueing, decoding and computing image by image, deadlines and
 // cancellation, metrics. The protocols' messages are known to its users only (native_api.h, open_inference.h).
 //
-// Errors of a call: NOT_FOUND unknown model; INVALID_ARGUMENT no image or too many, no model named when there are
-// several, and what ImageWork or its maker says; RESOURCE_EXHAUSTED the queue is full; DEADLINE_EXCEEDED the deadline
-// passed before the work was done; CANCELLED; UNAVAILABLE draining. When a call holds exactly one image, that image's
-// status is the call's.
+// Errors of a call: UNAUTHENTICATED the caller may not call; NOT_FOUND unknown model; INVALID_ARGUMENT no image or too
+// many, no model named when there are several, and what ImageWork or its maker says; RESOURCE_EXHAUSTED the queue is
+// full; DEADLINE_EXCEEDED the deadline passed before the work was done; CANCELLED; UNAVAILABLE draining. When a call
+// holds exactly one image, that image's status is the call's.
 //
 // A call's context and messages must live until its `done` is called, which happens exactly once: on the calling thread
 // when the call is refused, on a worker of the executor otherwise. On an error the response is empty.
@@ -107,6 +113,7 @@ class InferenceCore {
                               Done done);
   void End(Call& call, const absl::Status& status);
   absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, const ModelKey& model, int images);
+  // Why the call must not go on, if so.
   [[nodiscard]] absl::Status Interruption(const CallContext& context) const;
 
   // Hands the images to the executor; OK means that a worker will end the call.

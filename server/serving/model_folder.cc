@@ -48,13 +48,12 @@ std::optional<std::int64_t> ParseVersion(std::string_view name) {
   return version;
 }
 
-// A file that has gone meanwhile has no identity and will fail to load.
+}  // namespace
+
 FileIdentity IdentityOf(const std::string& path) {
   struct stat status = {};
   return stat(path.c_str(), &status) == 0 ? FileIdentity(status) : FileIdentity();
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<ModelFileEntry>> ScanModelFolder(const std::string& folder) {
   const fs::path root(folder);

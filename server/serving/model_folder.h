@@ -33,6 +33,9 @@ struct FileIdentity {
   long modified_nanoseconds = 0;
 };
 
+// Of a file; that of one that is not there is FileIdentity().
+FileIdentity IdentityOf(const std::string& path);
+
 struct ModelFileEntry {
   std::string path;
   std::string folder_name;  // NAME of the second layout, which must be the model's; empty in the first one

@@ -15,8 +15,10 @@ namespace ckn {
 namespace {
 
 constexpr const char* kName = "ckn";  // of the server, its platform and its backend
-absl::Status NotAllowed() {
-  return absl::PermissionDeniedError("clients may not load and unload models; ckn serve --model-control allows it");
+absl::Status NotAllowed(bool to_others) {
+  return absl::PermissionDeniedError(
+      to_others ? "loading and unloading models takes a token of the server's managers"
+                : "clients may not load and unload models; ckn serve --model-control allows it");
 }
 
 // What belongs to one ModelInfer while it runs.
@@ -126,7 +128,7 @@ void OpenInference::RepositoryModelLoad(const CallContext& context,
                                         const inference::RepositoryModelLoadRequest& request,
                                         inference::RepositoryModelLoadResponse* response, Done done) {
   const auto body = [&](Done end) {
-    if (!control_) return end(NotAllowed());
+    if (!control_ || !context.MayManage()) return end(NotAllowed(control_.has_value()));
     if (!request.parameters().empty()) return end(absl::InvalidArgumentError("parameters: got some, expected none"));
     control_->load(request.model_name(), std::move(end));
   };
@@ -137,7 +139,7 @@ void OpenInference::RepositoryModelUnload(const CallContext& context,
                                           const inference::RepositoryModelUnloadRequest& request,
                                           inference::RepositoryModelUnloadResponse* response, Done done) {
   const auto body = [&](Done end) {
-    if (!control_) return end(NotAllowed());
+    if (!control_ || !context.MayManage()) return end(NotAllowed(control_.has_value()));
     control_->unload(request.model_name(), std::move(end));
   };
   core_.AnswerLater(Method::kRepositoryModelUnload, context, response, body, std::move(done));

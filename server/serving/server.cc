@@ -41,6 +41,8 @@ std::optional<AccessLog> MakeAccessLog(const ServerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(options));
+  if (options.tls) CKN_RETURN_IF_ERROR(Annotate(CheckTlsFiles(*options.tls), "TLS"));
+  CKN_RETURN_IF_ERROR(Annotate(server->OpenTokenFiles(), "tokens"));
   if (options.http.has_value()) {
     // First, so that probes get an answer while models load.
     absl::StatusOr<std::unique_ptr<HttpEndpoint>> http =
@@ -63,7 +65,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   server->ShowHealthOfModels();
   server->ready_.store(true);
   server->metrics_.ready().Set(1);
-  spdlog::info("serving gRPC on {} with {} worker threads, queue of {} calls",
+  spdlog::info("serving gRPC{} on {} with {} worker threads, queue of {} calls",
+               !options.tls                     ? ""
+               : options.tls->client_ca.empty() ? " over TLS"
+                                                : " over TLS with client certificates",
                HostPort{.host = options.listen.host, .port = server->grpc_port()}.ToString(), options.threads,
                options.max_queue);
   return server;
@@ -82,15 +87,26 @@ Server::Server(const ServerOptions& options)
       native_api_(core_),
       open_inference_(
           core_, options.version, [this] { return ready_.load(); },
-          options.model_control ? std::make_optional(Control()) : std::nullopt),
-      native_service_(native_api_),
-      open_inference_service_(open_inference_) {}
+          options.model_control ? std::make_optional(Control()) : std::nullopt) {}
 
 Server::~Server() {
   if (!stopped_) Stop();
 }
 
 int Server::http_port() const { return http_ == nullptr ? 0 : http_->port(); }
+
+absl::Status Server::OpenTokenFiles() {
+  if (!options_.token_file.empty()) {
+    CKN_ASSIGN_OR_RETURN(callers_, TokenFile::Open(options_.token_file, clock_));
+  }
+  if (!options_.manager_token_file.empty()) {
+    CKN_ASSIGN_OR_RETURN(managers_, TokenFile::Open(options_.manager_token_file, clock_));
+  }
+  if ((callers_ != nullptr || managers_ != nullptr) && !options_.tls) {
+    spdlog::warn("tokens travel in clear text, since there is no TLS");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Server::StartGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
@@ -103,9 +119,13 @@ absl::Status Server::StartGrpc() {
   // Clients may ping every 10 s, also between calls; the default answers that with GOAWAY "too_many_pings".
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddListeningPort(options_.listen.ToString(), grpc::InsecureServerCredentials(), &grpc_port_);
-  builder.RegisterService(&native_service_);
-  builder.RegisterService(&open_inference_service_);
+  const auto credentials = options_.tls ? TlsCredentials(*options_.tls) : grpc::InsecureServerCredentials();
+  builder.AddListeningPort(options_.listen.ToString(), credentials, &grpc_port_);
+  const CallerAccess access{callers_.get(), managers_.get()};
+  native_service_ = std::make_unique<NativeService>(native_api_, access);
+  open_inference_service_ = std::make_unique<OpenInferenceService>(open_inference_, access);
+  builder.RegisterService(native_service_.get());
+  builder.RegisterService(open_inference_service_.get());
   grpc_server_ = builder.BuildAndStart();
   if (grpc_server_ == nullptr || grpc_port_ <= 0) {
     // gRPC only says that it failed; the operating system says why.

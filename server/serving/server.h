@@ -25,6 +25,8 @@
 #include "server/serving/model_registry.h"
 #include "server/serving/native_api.h"
 #include "server/serving/open_inference.h"
+#include "server/serving/tls.h"
+#include "server/serving/token_file.h"
 
 namespace grpc {
 class Server;
@@ -44,6 +46,9 @@ struct ServerOptions {
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder
   bool model_control = false;                                // clients may load and unload models
+  std::optional<TlsFiles> tls;                               // not set: clear text
+  std::string token_file;                                    // empty: everyone may call
+  std::string manager_token_file;                            // empty: whoever may call may use model_control
   // Lines about calls go to stdout: of all, or of those that take at least `slow`.
   std::optional<AccessLog::Format> access_log;
   absl::Duration slow = absl::ZeroDuration();
@@ -75,6 +80,7 @@ class Server {
  private:
   explicit Server(const ServerOptions& options);
 
+  absl::Status OpenTokenFiles();
   absl::Status StartGrpc();
   OpenInference::ModelControl Control();
   // On the background thread:
@@ -100,8 +106,9 @@ class Server {
   InferenceCore core_;
   NativeApi native_api_;
   OpenInference open_inference_;
-  NativeService native_service_;
-  OpenInferenceService open_inference_service_;
+  std::unique_ptr<TokenFile> callers_, managers_;
+  std::unique_ptr<NativeService> native_service_;
+  std::unique_ptr<OpenInferenceService> open_inference_service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::unique_ptr<BackgroundThread> background_;
   int grpc_port_ = 0;
