@@ -49,8 +49,8 @@ absl::Status CheckTlsFiles(const TlsFiles& files) {
 
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const TlsFiles& files) {
   using grpc::experimental::FileWatcherCertificateProvider;
-  grpc::experimental::TlsServerCredentialsOptions options(std::make_shared<FileWatcherCertificateProvider>(
-      files.key, files.certificate, files.client_ca, kRefreshSeconds));
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<FileWatcherCertificateProvider>(files.key, files.certificate, files.client_ca, kRefreshSeconds));
   options.watch_identity_key_cert_pairs();
   if (!files.client_ca.empty()) {
     options.watch_root_certs();

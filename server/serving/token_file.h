@@ -16,9 +16,9 @@
 
 namespace ckn {
 
-// Secrets that callers show as "authorization: Bearer TOKEN", one a line of a file; empty lines and lines with # in front
-// are left out. The file is read again when it has changed, at most once a second: to change a token without a gap, let
-// the file hold the old and the new one for a while. Thread-safe.
+// Secrets that callers show as "authorization: Bearer TOKEN", one a line of a file; empty lines and lines with # in
+// front are left out. The file is read again when it has changed, at most once a second: to change a token without a
+// gap, let the file hold the old and the new one for a while. Thread-safe.
 class TokenFile {
  public:
   // INVALID_ARGUMENT: no token, or one of fewer than 16 bytes, or with blanks in it. `clock` must outlive this.

@@ -151,18 +151,27 @@ void TrainJointly(bool leave_when_slow, PathProblem& problem) {
 // Rows whose inner products with each other are worth a GiB.
 constexpr Eigen::Index kMaxKernelRows = 16'384;
 
-// All points that are left, class after class, each along the whole path.
-void TrainClassByClass(PathProblem& problem) {
+// Points that are found together: each class goes through them by itself.
+constexpr std::size_t kPointsTogether = 4;
+
+// The inner products of the rows, where they save more work than they are: every problem a factor of X^T X.
+RowMatrixF KernelForClasses(const PathProblem& problem) {
   const Eigen::Ref<const RowMatrixF> rows = problem.coordinates.rows();
-  // Made once, it saves every problem a factor of X^T X.
-  RowMatrixF kernel;
   const auto n = static_cast<double>(rows.rows());
   const auto d = static_cast<double>(rows.cols());
   const double problems =
       static_cast<double>(problem.classes) * static_cast<double>(problem.path.size() - problem.done);
-  if (rows.rows() <= kMaxKernelRows && n * n < problems * d * d / 3) kernel = Kernel(rows, problem.pool);
+  const bool worth_it = rows.rows() <= kMaxKernelRows && n * n < problems * d * d / 3;
+  return worth_it ? Kernel(rows, problem.pool) : RowMatrixF();
+}
+
+// The next points, class after class.
+void TrainClassByClass(const RowMatrixF& kernel, PathProblem& problem) {
+  const Eigen::Ref<const RowMatrixF> rows = problem.coordinates.rows();
   std::vector<std::unique_ptr<BinaryNewton>> solvers(problem.pool.threads());
-  const std::span<SvmPathPoint> points = std::span(problem.path).subspan(problem.done);
+  const std::span<SvmPathPoint> points = std::span(problem.path)
+                                             .subspan(problem.done)
+                                             .first(std::min(kPointsTogether, problem.path.size() - problem.done));
   absl::Mutex mu;  // one report at a time
   int finished = 0;
   problem.pool.ParallelFor(problem.classes, [&](std::size_t class_index, int worker) {
@@ -180,6 +189,7 @@ void TrainClassByClass(PathProblem& problem) {
       point.reports[class_index] = solver.Solve(point.c, problem.progress);
       problem.coordinates.ToModel(solver.w(), k, point.svm);
     }
+    problem.v.row(k) = solver.w().transpose();  // each class has its own row
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const absl::MutexLock lock(&mu);
     ++finished;
@@ -192,7 +202,8 @@ void TrainClassByClass(PathProblem& problem) {
   for (SvmPathPoint& point : points) {
     point.solver = SvmSolver::kBinary;
     ++problem.done;
-    if (problem.on_point) problem.on_point(point);
+    // All are told, also after it has ended.
+    problem.ended = (problem.on_point && !problem.on_point(point)) || problem.ended;
   }
 }
 
@@ -221,7 +232,10 @@ absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const Ro
   if (options.solver != SvmSolver::kBinary) {
     TrainJointly(options.solver == SvmSolver::kAutomatic && columns <= kMaxBinaryColumns, problem);
   }
-  if (problem.Unfinished()) TrainClassByClass(problem);
+  if (problem.Unfinished()) {
+    const RowMatrixF kernel = KernelForClasses(problem);
+    while (problem.Unfinished()) TrainClassByClass(kernel, problem);
+  }
   if (progress.stopped()) return StoppedError();
   problem.path.resize(problem.done);
   return std::move(problem.path);
