@@ -40,6 +40,7 @@ struct ServeFlags {
   int lame_duck_ms = 0;
   int drain_timeout_ms = 10000;
   int watch_seconds = 0;
+  int max_connection_age_seconds = 0;
   bool model_control = false;
   std::string log_level = "info";
   std::string access_log = "off";
@@ -106,6 +107,8 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   options.lame_duck = absl::Milliseconds(flags.lame_duck_ms);
   options.drain_timeout = absl::Milliseconds(flags.drain_timeout_ms);
   if (flags.watch_seconds > 0) options.watch_interval = absl::Seconds(flags.watch_seconds);
+  if (flags.max_connection_age_seconds > 0)
+    options.max_connection_age = absl::Seconds(flags.max_connection_age_seconds);
   options.model_control = flags.model_control;
   if (flags.access_log != "off") {
     options.access_log = flags.access_log == "json" ? AccessLog::Format::kJson : AccessLog::Format::kText;
@@ -222,6 +225,12 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   serve
       ->add_option("--watch-seconds", flags->watch_seconds,
                    "Look at the models folder every S seconds, as SIGHUP does; 0: only on SIGHUP")
+      ->type_name("S")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  serve
+      ->add_option("--max-connection-age-seconds", flags->max_connection_age_seconds,
+                   "Ask clients to connect anew after about S seconds, so that they find added servers; 0: never")
       ->type_name("S")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

@@ -9,12 +9,19 @@
 namespace ckn {
 namespace {
 
+// When a full queue is worth another try.
+constexpr const char* kRetryAfterMs = "100";
+
 // Starts a call on an API. Finish() is what ends the life of context, request and response.
 template <typename Start>
 grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, const CallerAccess& access, const Start& start) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const auto call = std::make_shared<GrpcCall>(*context, access);
-  start(*call, [call, reactor](const absl::Status& status) { reactor->Finish(StatusToGrpc(status)); });
+  start(*call, [call, reactor, context](const absl::Status& status) {
+    // Understood by gRPC's own retries, where the client has them.
+    if (absl::IsResourceExhausted(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
+    reactor->Finish(StatusToGrpc(status));
+  });
   return reactor;
 }
 

@@ -1,5 +1,6 @@
 #include "server/serving/server.h"
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <utility>
@@ -119,6 +120,14 @@ absl::Status Server::StartGrpc() {
   // Clients may ping every 10 s, also between calls; the default answers that with GOAWAY "too_many_pings".
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  if (options_.max_connection_age < absl::InfiniteDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               static_cast<int>(absl::ToInt64Milliseconds(options_.max_connection_age)));
+    // Calls that are under way then have as long as at the end of the server.
+    builder.AddChannelArgument(
+        GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+        static_cast<int>(std::min(absl::ToInt64Milliseconds(options_.drain_timeout), std::int64_t{1} << 30)));
+  }
   const auto credentials = options_.tls ? TlsCredentials(*options_.tls) : grpc::InsecureServerCredentials();
   builder.AddListeningPort(options_.listen.ToString(), credentials, &grpc_port_);
   const CallerAccess access{callers_.get(), managers_.get()};

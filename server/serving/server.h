@@ -46,9 +46,11 @@ struct ServerOptions {
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder
   bool model_control = false;                                // clients may load and unload models
-  std::optional<TlsFiles> tls;                               // not set: clear text
-  std::string token_file;                                    // empty: everyone may call
-  std::string manager_token_file;                            // empty: whoever may call may use model_control
+  // Clients are asked to connect anew after this time, so that they find servers that have been added.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
+  std::optional<TlsFiles> tls;     // not set: clear text
+  std::string token_file;          // empty: everyone may call
+  std::string manager_token_file;  // empty: whoever may call may use model_control
   // Lines about calls go to stdout: of all, or of those that take at least `slow`.
   std::optional<AccessLog::Format> access_log;
   absl::Duration slow = absl::ZeroDuration();

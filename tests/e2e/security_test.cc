@@ -39,7 +39,8 @@ class SecurityTest : public ::testing::Test {
 
   void UseTls(bool clients_too) {
     WriteServerCertificate();
-    options_.tls = TlsFiles{.certificate = folder_.File("server.pem"), .key = folder_.File("server.key"), .client_ca = {}};
+    options_.tls =
+        TlsFiles{.certificate = folder_.File("server.pem"), .key = folder_.File("server.key"), .client_ca = {}};
     if (clients_too) options_.tls->client_ca = folder_.Write("clients.pem", client_authority_.pem);
   }
   void WriteServerCertificate() {
@@ -135,8 +136,8 @@ TEST_F(SecurityTest, CallsNeedAToken) {
   EXPECT_EQ(Call(std::nullopt, "# of the gateway"), absl::StatusCode::kUnauthenticated);
 
   // The same for the other protocol, and for streams; not for readiness.
-  const auto stub = inference::GRPCInferenceService::NewStub(
-      grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
   grpc::ClientContext ready_context, metadata_context, stream_context;
   inference::ServerReadyResponse ready;
   EXPECT_TRUE(stub->ServerReady(&ready_context, {}, &ready).ok());
@@ -168,8 +169,8 @@ TEST_F(SecurityTest, OnlyManagersManage) {
   options_.token_file = folder_.Write("tokens", kToken);
   options_.manager_token_file = folder_.Write("managers", kManagerToken);
   ASSERT_NO_FATAL_FAILURE(Start());
-  const auto stub = inference::GRPCInferenceService::NewStub(
-      grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
   const auto load = [&](const std::string& token) {
     grpc::ClientContext context;
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);

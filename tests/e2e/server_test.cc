@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "ckn/v1/inference.grpc.pb.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
@@ -246,6 +247,27 @@ TEST_F(ServerTest, RequestIdAndTraceComeBack) {
   EXPECT_EQ(echoed("traceparent", trace), trace);
   EXPECT_EQ(echoed("traceparent", trace.substr(1)), "");
   EXPECT_EQ(echoed("traceparent", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), "");
+}
+
+TEST_F(ServerTest, ConnectionsThatGetOldAreReplacedWithoutAFailedCall) {
+  options_.max_connection_age = absl::Milliseconds(100);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto channel =
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->grpc_port()), grpc::InsecureChannelCredentials());
+  const auto stub = v1::Inference::NewStub(channel);
+  bool left = false;
+  int calls = 0;
+  for (const absl::Time end = absl::Now() + absl::Seconds(20); !left && absl::Now() < end; ++calls) {
+    grpc::ClientContext context;
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub->ListModels(&context, {}, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    left = channel->GetState(false) != GRPC_CHANNEL_READY;
+  }
+  EXPECT_TRUE(left) << calls << " calls";
+  grpc::ClientContext context;
+  v1::ListModelsResponse response;
+  EXPECT_TRUE(stub->ListModels(&context, {}, &response).ok());
 }
 
 TEST_F(ServerTest, HealthServiceKnowsEveryModel) {

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -179,6 +181,27 @@ TEST_F(NativeServiceTest, AnswersWhenAWorkerHasRun) {
   done.WaitForNotification();
   EXPECT_TRUE(result.ok()) << result.error_message();
   EXPECT_EQ(response.results_size(), 1);
+}
+
+TEST_F(NativeServiceTest, AFullQueueSaysWhenToTryAgain) {
+  constexpr int kQueue = 4;
+  std::vector<grpc::ClientContext> contexts(kQueue);
+  std::vector<v1::ClassifyResponse> responses(kQueue);
+  absl::BlockingCounter done(kQueue);
+  for (int i = 0; i < kQueue; ++i) {
+    stub_->async()->Classify(&contexts[i], &request_, &responses[i],
+                             [&](const grpc::Status&) { done.DecrementCount(); });
+  }
+  WaitForQueue(kQueue);
+  grpc::ClientContext context;
+  v1::ClassifyResponse response;
+  EXPECT_EQ(stub_->Classify(&context, request_, &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const auto hint = context.GetServerTrailingMetadata().find("grpc-retry-pushback-ms");
+  ASSERT_NE(hint, context.GetServerTrailingMetadata().end());
+  EXPECT_EQ(std::string(hint->second.data(), hint->second.size()), "100");
+  while (executor_.RunOne()) {
+  }
+  done.Wait();
 }
 
 TEST_F(NativeServiceTest, CallCancelledByItsClientIsNotComputed) {
