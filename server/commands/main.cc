@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "google/protobuf/stubs/logging.h"
 #include "server/commands/commands.h"
+#include "server/commands/settings.h"
 #include "server/simd/target.h"
 
 namespace {
@@ -44,8 +46,15 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "ckn: unknown command \"%s\", see ckn --help\n", argv[1]);
     return 2;
   }
+  absl::StatusOr<std::vector<std::string>> arguments =
+      ckn::AddSettings({argv, argv + argc}, *app.get_subcommand("serve"), "CKN_");
+  if (!arguments.ok()) {
+    std::fprintf(stderr, "ckn serve: %s\n", std::string(arguments.status().message()).c_str());
+    return 2;
+  }
   try {
-    app.parse(argc, argv);
+    // CLI11 takes them from the back, without the program.
+    app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend() - 1));
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : 2;
   }

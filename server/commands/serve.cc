@@ -17,6 +17,7 @@
 #include "server/base/host_port.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
+#include "server/commands/settings.h"
 #include "server/serving/server.h"
 #include "server/serving/stop_signals.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
@@ -43,6 +44,7 @@ struct ServeFlags {
   int max_connection_age_seconds = 0;
   bool model_control = false;
   std::string log_level = "info";
+  bool print_config = false;
   std::string access_log = "off";
   TlsFiles tls;
   std::string token_file, manager_token_file;
@@ -164,7 +166,10 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       "SIGTERM or SIGINT: health turns NOT_SERVING, calls in flight are finished, exit code 0.\n"
       "A second signal stops at once, exit code 1.\n"
       "SIGHUP: the models folder is looked at again. New and changed files are read, checked and warmed, then answer\n"
-      "calls; a file that cannot be used is logged and counted, and what was there goes on serving.");
+      "calls; a file that cannot be used is logged and counted, and what was there goes on serving.\n"
+      "Every option can also be set in a file (--config) and in the environment, as CKN_ and its name in capitals with "
+      "_\n"
+      "for -: CKN_MAX_IMAGES. Options count before the environment, and that before the file.");
 
   serve
       ->add_option("--models", flags->models,
@@ -276,7 +281,14 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->needs(access_log);
 
-  serve->callback([flags, &exit_code] { exit_code = Serve(*flags); });
+  AllowSettings(*serve, flags->print_config);
+  serve->callback([flags, serve, &exit_code] {
+    if (flags->print_config) {
+      std::fputs(PrintSettings(*serve).c_str(), stdout);
+    } else {
+      exit_code = Serve(*flags);
+    }
+  });
 }
 
 }  // namespace ckn

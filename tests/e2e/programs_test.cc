@@ -1,6 +1,7 @@
 // The two programs as a user runs them: `ckn serve` and `ckn-client` in processes of their own.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -257,6 +258,47 @@ TEST(ServeFlagsTest, WrongUseIsExitCodeTwoAndSaysWhatWasExpected) {
   const Finished help = serve({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("--drain-timeout-ms"));
+}
+
+class ServeSettingsTest : public ::testing::Test {
+ protected:
+  ~ServeSettingsTest() override { unsetenv("CKN_MAX_IMAGES"); }
+  Finished Serve(const std::vector<std::string>& arguments) {
+    std::vector<std::string> command = {CKN_BINARY, "serve"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return RunProgram(command);
+  }
+  TempDir folder_;
+};
+
+TEST_F(ServeSettingsTest, OptionsCountBeforeTheEnvironmentAndThatBeforeTheFile) {
+  const std::string file =
+      folder_.Write("ckn.conf", "# limits\nmax-images = 7   # images\n\nqueue=3\nmodel-control = true\n");
+  EXPECT_THAT(Serve({"--print-config", "--config", file}).out,
+              AllOf(HasSubstr("max-images = 7\n"), HasSubstr("queue = 3\n"), HasSubstr("model-control = true\n"),
+                    HasSubstr("listen = 127.0.0.1:8500\n"), HasSubstr("# tls-cert =\n")));
+  setenv("CKN_MAX_IMAGES", "8", 1);
+  EXPECT_THAT(Serve({"--print-config", "--config=" + file}).out, HasSubstr("max-images = 8\n"));
+  EXPECT_THAT(Serve({"--print-config", "--config", file, "--max-images", "9"}).out, HasSubstr("max-images = 9\n"));
+}
+
+TEST_F(ServeSettingsTest, WhatIsPrintedCanBeRead) {
+  const std::string printed = Serve({"--print-config", "--max-images", "5", "--access-log", "json"}).out;
+  EXPECT_THAT(printed, HasSubstr("access-log = json\n"));
+  EXPECT_EQ(Serve({"--print-config", "--config", folder_.Write("ckn.conf", printed)}).out, printed);
+}
+
+TEST_F(ServeSettingsTest, WrongSettingsAreExitCodeTwoWithTheirPlace) {
+  const Finished unknown = Serve({"--config", folder_.Write("ckn.conf", "queue = 3\nmax_images = 7\n")});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("ckn.conf: line 2"), HasSubstr("max_images = 7")));
+  EXPECT_EQ(Serve({"--config", folder_.Write("ckn.conf", "help = true\n")}).exit_code, 2);
+  const Finished range = Serve({"--config", folder_.Write("ckn.conf", "max-images = 0\n")});
+  EXPECT_EQ(range.exit_code, 2);
+  EXPECT_THAT(range.err, HasSubstr("--max-images"));
+  EXPECT_THAT(Serve({"--config", folder_.File("nowhere")}).err, HasSubstr("nowhere"));
+  setenv("CKN_MAX_IMAGES", "many", 1);
+  EXPECT_EQ(Serve({"--print-config"}).exit_code, 2);
 }
 
 TEST_F(ProgramsTest, ClientClassifiesFilesAndFolders) {

@@ -1,0 +1,121 @@
+#include "server/commands/settings.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "server/base/quote.h"
+#include "server/base/regular_file.h"
+#include "server/base/status.h"
+
+namespace ckn {
+namespace {
+
+constexpr const char* kConfig = "--config";
+constexpr const char* kPrintConfig = "--print-config";
+constexpr std::uint64_t kMaxFileBytes = 1 << 20;
+
+bool IsSetting(const CLI::Option& option) {
+  const std::string& name = option.get_name();
+  return name.rfind("--", 0) == 0 && name != "--help" && name != "--help-all" && name != kConfig &&
+         name != kPrintConfig;
+}
+
+absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const CLI::App& command) {
+  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+  if (file.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("got ", file.size(), " bytes, expected at most ", kMaxFileBytes));
+  }
+  std::string text(file.size(), '\0');
+  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
+  text.resize(got);
+  std::vector<std::string> arguments;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
+    const std::pair<absl::string_view, absl::string_view> setting = absl::StrSplit(line, absl::MaxSplits('=', 1));
+    const std::string name(absl::StripAsciiWhitespace(setting.first));
+    const CLI::Option* const option = command.get_option_no_throw(absl::StrCat("--", name));
+    if (line.find('=') == absl::string_view::npos || option == nullptr || !IsSetting(*option)) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", number, ": got ", Quote({line.data(), line.size()}),
+                                                     ", expected NAME = VALUE with the name of an option of ",
+                                                     command.get_name()));
+    }
+    arguments.push_back(absl::StrCat("--", name, "=", absl::StripAsciiWhitespace(setting.second)));
+  }
+  return arguments;
+}
+
+std::vector<std::string> FromEnvironment(const CLI::App& command, const std::string& prefix) {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* const option : command.get_options()) {
+    if (!IsSetting(*option)) continue;
+    const std::string name = option->get_name().substr(2);
+    const std::string variable = prefix + absl::StrReplaceAll(absl::AsciiStrToUpper(name), {{"-", "_"}});
+    if (const char* const value = std::getenv(variable.c_str())) {
+      arguments.push_back(absl::StrCat("--", name, "=", value));
+    }
+  }
+  return arguments;
+}
+
+// The value of --config, the last one; empty: none.
+std::string ConfigFile(const std::vector<std::string>& arguments) {
+  std::string path;
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    if (arguments[i] == kConfig && i + 1 < arguments.size()) path = arguments[i + 1];
+    if (const std::string with = absl::StrCat(kConfig, "="); arguments[i].rfind(with, 0) == 0) {
+      path = arguments[i].substr(with.size());
+    }
+  }
+  return path;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> AddSettings(std::vector<std::string> arguments, const CLI::App& command,
+                                                     const std::string& prefix) {
+  if (arguments.size() < 2 || arguments[1] != command.get_name()) return arguments;
+  std::vector<std::string> settings;
+  if (const std::string path = ConfigFile(arguments); !path.empty()) {
+    absl::StatusOr<std::vector<std::string>> from_file = FromFile(path, command);
+    CKN_RETURN_IF_ERROR(Annotate(from_file.status(), Printable(path)));
+    settings = *std::move(from_file);
+  }
+  const std::vector<std::string> from_environment = FromEnvironment(command, prefix);
+  settings.insert(settings.end(), from_environment.begin(), from_environment.end());
+  arguments.insert(arguments.begin() + 2, settings.begin(), settings.end());
+  return arguments;
+}
+
+void AllowSettings(CLI::App& command, bool& print) {
+  command.add_option(kConfig, "File of lines \"name = value\", the options' names; the environment and options override it")
+      ->type_name("FILE");
+  command.add_flag(kPrintConfig, print, "Print all settings in this form and end");
+  for (CLI::Option* const option : command.get_options()) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+std::string PrintSettings(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* const option : command.get_options()) {
+    if (!IsSetting(*option)) continue;
+    const bool is_flag = option->get_expected_min() == 0;
+    std::string value = option->count() > 0 ? option->results().back() : option->get_default_str();
+    if (is_flag && value.empty()) value = "false";
+    const bool unset = value.empty();
+    absl::StrAppend(&text, unset ? "# " : "", option->get_name().substr(2), " =", unset ? "" : " ", value, "\n");
+  }
+  return text;
+}
+
+}  // namespace ckn
