@@ -97,7 +97,9 @@ absl::StatusOr<std::vector<std::string>> AddSettings(std::vector<std::string> ar
 }
 
 void AllowSettings(CLI::App& command, bool& print) {
-  command.add_option(kConfig, "File of lines \"name = value\", the options' names; the environment and options override it")
+  command
+      .add_option(kConfig,
+                  "File of lines \"name = value\", the options' names; the environment and options override it")
       ->type_name("FILE");
   command.add_flag(kPrintConfig, print, "Print all settings in this form and end");
   for (CLI::Option* const option : command.get_options()) {

@@ -9,10 +9,11 @@
 // Settings of a command from a file and from the environment, besides its options: the same names, the same checks.
 namespace ckn {
 
-// The arguments with which a program is run, `arguments[0]` its name and `arguments[1]` perhaps the command's, with those
-// from elsewhere in front of the command's own, where the later one counts: first of the file that the argument --config
-// names, then of the environment. File: lines "name = value", # begins a comment. Environment: `prefix` and the option's
-// name in capitals, _ for -. INVALID_ARGUMENT: the file cannot be read, or a line of it is no setting of the command.
+// The arguments with which a program is run, `arguments[0]` its name and `arguments[1]` perhaps the command's, with
+// those from elsewhere in front of the command's own, where the later one counts: first of the file that the argument
+// --config names, then of the environment. File: lines "name = value", # begins a comment. Environment: `prefix` and
+// the option's name in capitals, _ for -. INVALID_ARGUMENT: the file cannot be read, or a line of it is no setting of
+// the command.
 absl::StatusOr<std::vector<std::string>> AddSettings(std::vector<std::string> arguments, const CLI::App& command,
                                                      const std::string& prefix);
 

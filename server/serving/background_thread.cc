@@ -1,8 +1,11 @@
 #include "server/serving/background_thread.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "server/base/guarded.h"
+#include "spdlog/spdlog.h"
 
 namespace ckn {
 
@@ -37,7 +40,11 @@ void BackgroundThread::Work() {
         next = absl::Now() + interval_;
       }
     }
-    task();
+    const absl::Status status = Guarded([&task] {
+      task();
+      return absl::OkStatus();
+    });
+    if (!status.ok()) spdlog::error("background work: {}", std::string(status.message()));
   }
 }
 

@@ -26,6 +26,7 @@ void InferStream::OnReadDone(bool ok) {
   {
     const absl::MutexLock lock(&mu_);
     item = items_.back().get();
+    SetBytes(*item, item->request.ByteSizeLong());
   }
   // reading_ is still set and keeps the stream open until this is done.
   api_.ModelStreamInfer(call_, item->request, &item->response,
@@ -49,15 +50,27 @@ void InferStream::Note(Event event, Item* item) {
       break;
     case Event::kAnswered:
       item->answered = true;
+      inference::ModelInferRequest().Swap(&item->request);  // frees it
+      SetBytes(*item, item->response.ByteSizeLong());
       break;
     case Event::kBroken:
       broken_ = true;
       [[fallthrough]];
     case Event::kWritten:
       writing_ = false;
-      items_.pop_front();
+      PopFront();
       break;
   }
+}
+
+void InferStream::SetBytes(Item& item, std::size_t bytes) {
+  held_bytes_ += bytes - item.bytes;
+  item.bytes = bytes;
+}
+
+void InferStream::PopFront() {
+  SetBytes(*items_.front(), 0);
+  items_.pop_front();
 }
 
 void InferStream::Step(Event event, Item* item) {
@@ -67,8 +80,8 @@ void InferStream::Step(Event event, Item* item) {
   {
     const absl::MutexLock lock(&mu_);
     Note(event, item);
-    while (broken_ && !items_.empty() && items_.front()->answered) items_.pop_front();
-    if (!reading_ && !read_all_ && items_.size() < kReadAhead) {
+    while (broken_ && !items_.empty() && items_.front()->answered) PopFront();
+    if (!reading_ && !read_all_ && items_.size() < kReadAhead && held_bytes_ < api_.max_message_bytes()) {
       to_read = items_.emplace_back(std::make_unique<Item>()).get();
       reading_ = true;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 
@@ -13,7 +14,8 @@
 namespace ckn {
 
 // A ModelStreamInfer: requests are worked on at the same time, a few of them, and answered in their order. A client
-// that does not read its answers is not read from. Deletes itself at the end.
+// that does not read its answers is not read from: what is held of a stream stays below two messages of the largest
+// size. Deletes itself at the end.
 class InferStream final
     : public grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse> {
  public:
@@ -28,6 +30,7 @@ class InferStream final
   struct Item {
     inference::ModelInferRequest request;
     inference::ModelStreamInferResponse response;
+    std::size_t bytes = 0;  // of the request; once answered, of the response
     bool answered = false;
   };
 
@@ -37,11 +40,14 @@ class InferStream final
   // bring the stream to its end, so that afterwards nothing but the operations started here may touch this object.
   void Step(Event event, Item* item = nullptr);
   void Note(Event event, Item* item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetBytes(Item& item, std::size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PopFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   OpenInference& api_;
   const GrpcCall call_;
 
   absl::Mutex mu_;
+  std::size_t held_bytes_ ABSL_GUARDED_BY(mu_) = 0;               // of the items
   std::deque<std::unique_ptr<Item>> items_ ABSL_GUARDED_BY(mu_);  // in the order of the requests
   bool reading_ ABSL_GUARDED_BY(mu_) = false;                     // into the last item
   bool read_all_ ABSL_GUARDED_BY(mu_) = false;

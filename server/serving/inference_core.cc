@@ -2,12 +2,11 @@
 
 #include <array>
 #include <chrono>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/guarded.h"
 #include "server/base/status.h"
 
 namespace ckn {
@@ -19,17 +18,12 @@ double SecondsSince(SteadyTime start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs `body`; what a library throws in it becomes a status.
-absl::Status Guarded(const std::function<absl::Status()>& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("unexpected failure: ", error.what()));
-  } catch (...) {
-    return absl::InternalError("unexpected failure");
-  }
+// What a client sees and a log line holds of a message; some are made from what the client sent.
+constexpr std::size_t kMaxMessageBytes = 2048;
+
+absl::Status Shortened(const absl::Status& status) {
+  if (status.message().size() <= kMaxMessageBytes) return status;
+  return {status.code(), absl::StrCat(status.message().substr(0, kMaxMessageBytes), " ...")};
 }
 
 ImageOutcome Outcome(absl::StatusCode code) {
@@ -93,7 +87,8 @@ std::shared_ptr<InferenceCore::Call> InferenceCore::Begin(Method method, const C
   return std::make_shared<Call>(method, context, response, std::move(done));
 }
 
-void InferenceCore::End(Call& call, const absl::Status& status) {
+void InferenceCore::End(Call& call, const absl::Status& result) {
+  const absl::Status status = Shortened(result);
   if (!status.ok()) call.response->Clear();
   // Before done(): once the client has its reply, the metrics count the call.
   failure_log_.Record(call.method, status);
@@ -248,7 +243,11 @@ void InferenceCore::AnswerLater(Method method, const CallContext& context, googl
   absl::Status refused = CheckCaller(context);
   refused.Update(Interruption(context));
   if (!refused.ok()) return End(*call, refused);
-  body([this, call](const absl::Status& status) { End(*call, status); });
+  const absl::Status begun = Guarded([&] {
+    body([this, call](const absl::Status& status) { End(*call, status); });
+    return absl::OkStatus();
+  });
+  if (!begun.ok()) End(*call, begun);
 }
 
 }  // namespace ckn

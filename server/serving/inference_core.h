@@ -92,7 +92,7 @@ class InferenceCore {
   // A call without; `body` fills the response, on the calling thread.
   void Answer(Method method, const CallContext& context, google::protobuf::Message* response,
               const std::function<absl::Status()>& body, Done done);
-  // The same, but `body` may call the Done that it gets later, on any thread.
+  // The same, but `body` may call the Done that it gets later, on any thread; it throws, if at all, before that.
   void AnswerLater(Method method, const CallContext& context, google::protobuf::Message* response,
                    const std::function<void(Done)>& body, Done done);
 
@@ -111,7 +111,7 @@ class InferenceCore {
 
   std::shared_ptr<Call> Begin(Method method, const CallContext& context, google::protobuf::Message* response,
                               Done done);
-  void End(Call& call, const absl::Status& status);
+  void End(Call& call, const absl::Status& result);
   absl::StatusOr<std::shared_ptr<const ServedModel>> CheckCall(const Call& call, const ModelKey& model, int images);
   // Why the call must not go on, if so.
   [[nodiscard]] absl::Status Interruption(const CallContext& context) const;

@@ -108,10 +108,10 @@ Metrics::ImageCounters Metrics::AddImageCounters(const std::string& model) {
 
 void Metrics::SetModels(const std::vector<std::string>& names) {
   const absl::MutexLock lock(&mu_);
-  std::map<std::string, ImageCounters, std::less<>> current;
-  // Add() returns the counter that already exists for the same labels.
-  for (const std::string& name : names) current.emplace(name, AddImageCounters(name));
-  model_images_ = std::move(current);
+  // Models that left stay: calls that they answer may still be under way.
+  for (const std::string& name : names) {
+    if (!model_images_.contains(name)) model_images_.emplace(name, AddImageCounters(name));
+  }
   models_loaded_->Set(static_cast<double>(names.size()));
 }
 

@@ -58,8 +58,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The models that may appear as a label from now on. Counters of a model that left stay, since counters must not go
-  // back.
+  // The models that are loaded now. All that ever were may appear as a label.
   void SetModels(const std::vector<std::string>& names);
 
   // A model file was read, or could not be used.

@@ -20,17 +20,21 @@ struct Listing {
   std::vector<std::string> model_files, folders;  // names, sorted
 };
 
-// Follows links: mounted configuration is often a link.
+// Follows links: mounted configuration is often a link. One that leads nowhere is nothing.
 absl::StatusOr<Listing> List(const fs::path& folder) {
   Listing listing;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    std::error_code ignored;
     if (name.front() == '.') continue;
-    if (entry->is_directory(ignored)) listing.folders.push_back(name);
-    if (entry->path().extension() == ".ckn" && entry->is_regular_file(ignored)) listing.model_files.push_back(name);
+    const fs::file_type type = entry->status(error).type();
+    if (error == std::errc::no_such_file_or_directory || error == std::errc::too_many_symbolic_link_levels) {
+      error.clear();
+    }
+    if (error) break;
+    if (type == fs::file_type::directory) listing.folders.push_back(name);
+    if (type == fs::file_type::regular && entry->path().extension() == ".ckn") listing.model_files.push_back(name);
   }
   if (error) return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder.string()), ": ", error.message()));
   std::sort(listing.model_files.begin(), listing.model_files.end());
@@ -55,36 +59,44 @@ FileIdentity IdentityOf(const std::string& path) {
   return stat(path.c_str(), &status) == 0 ? FileIdentity(status) : FileIdentity();
 }
 
-absl::StatusOr<std::vector<ModelFileEntry>> ScanModelFolder(const std::string& folder) {
+absl::StatusOr<ModelFolderContents> ScanModelFolder(const std::string& folder) {
   const fs::path root(folder);
-  std::vector<ModelFileEntry> entries;
-  const auto add = [&entries](const fs::path& path, const std::string& folder_name, std::int64_t version) {
-    entries.push_back({path.string(), folder_name, version, IdentityOf(path.string())});
+  ModelFolderContents contents;
+  const auto add = [&contents](const fs::path& path, const std::string& folder_name, std::int64_t version) {
+    contents.files.push_back({path.string(), folder_name, version, IdentityOf(path.string())});
   };
   CKN_ASSIGN_OR_RETURN(const Listing top, List(root));
   for (const std::string& file : top.model_files) add(root / file, {}, 1);
   for (const std::string& name : top.folders) {
-    // A folder that cannot be read may not be meant for us.
+    const auto unusable = [&](const fs::path& path, const absl::Status& status) {
+      contents.unusable.push_back({path.string(), name, status});
+    };
     const absl::StatusOr<Listing> versions = List(root / name);
-    if (!versions.ok()) continue;
+    if (!versions.ok()) {
+      unusable(root / name, versions.status());
+      continue;
+    }
     for (const std::string& version_name : versions->folders) {
       const std::optional<std::int64_t> version = ParseVersion(version_name);
       if (!version) continue;
       const fs::path version_folder = root / name / version_name;
-      CKN_ASSIGN_OR_RETURN(const Listing files, List(version_folder));
-      if (files.model_files.size() > 1) {
-        return absl::InvalidArgumentError(absl::StrCat(version_folder.string(), ": got the model files ",
-                                                       Quote(files.model_files[0]), " and ",
-                                                       Quote(files.model_files[1]), ", expected one"));
+      const absl::StatusOr<Listing> files = List(version_folder);
+      if (!files.ok()) {
+        unusable(version_folder, files.status());
+      } else if (files->model_files.size() > 1) {
+        unusable(version_folder, absl::InvalidArgumentError(absl::StrCat(
+                                     version_folder.string(), ": got the model files ", Quote(files->model_files[0]),
+                                     " and ", Quote(files->model_files[1]), ", expected one")));
+      } else if (!files->model_files.empty()) {
+        add(version_folder / files->model_files.front(), name, *version);
       }
-      if (!files.model_files.empty()) add(version_folder / files.model_files.front(), name, *version);
     }
   }
-  if (entries.empty()) {
+  if (contents.files.empty() && contents.unusable.empty()) {
     return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), " holds no *.ckn file"));
   }
-  std::ranges::sort(entries, {}, &ModelFileEntry::path);
-  return entries;
+  std::ranges::sort(contents.files, {}, &ModelFileEntry::path);
+  return contents;
 }
 
 }  // namespace ckn

@@ -22,7 +22,9 @@ struct FileIdentity {
         inode(status.st_ino),
         size(status.st_size),
         modified_seconds(status.st_mtim.tv_sec),
-        modified_nanoseconds(status.st_mtim.tv_nsec) {}
+        modified_nanoseconds(status.st_mtim.tv_nsec),
+        changed_seconds(status.st_ctim.tv_sec),
+        changed_nanoseconds(status.st_ctim.tv_nsec) {}
   FileIdentity() = default;
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 
@@ -31,6 +33,9 @@ struct FileIdentity {
   off_t size = 0;
   time_t modified_seconds = 0;
   long modified_nanoseconds = 0;
+  // Of the permissions, too, and not under the control of programs that copy.
+  time_t changed_seconds = 0;
+  long changed_nanoseconds = 0;
 };
 
 // Of a file; that of one that is not there is FileIdentity().
@@ -43,8 +48,19 @@ struct ModelFileEntry {
   FileIdentity identity;
 };
 
-// Sorted by path. NOT_FOUND: no such folder, or no model file in it; INVALID_ARGUMENT: two files in one version's
-// folder, which are both named.
-absl::StatusOr<std::vector<ModelFileEntry>> ScanModelFolder(const std::string& folder);
+// A part of the folder that cannot be used: a folder that cannot be read, or a version's with two files.
+struct UnusableFolder {
+  std::string path;
+  std::string name;  // of the model that it would be
+  absl::Status status;
+};
+
+struct ModelFolderContents {
+  std::vector<ModelFileEntry> files;  // sorted by path
+  std::vector<UnusableFolder> unusable;
+};
+
+// NOT_FOUND and the like: the folder itself cannot be read, or there is nothing in it.
+absl::StatusOr<ModelFolderContents> ScanModelFolder(const std::string& folder);
 
 }  // namespace ckn

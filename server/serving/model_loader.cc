@@ -1,10 +1,10 @@
 #include "server/serving/model_loader.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/guarded.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 
@@ -13,6 +13,12 @@ namespace {
 
 std::string Label(const ServedModel& model) {
   return absl::StrCat(Quote(model.info.name()), " version ", model.info.version());
+}
+
+// Whether another try may go better with the same file: it is not its contents that are wrong.
+bool MayPass(const absl::Status& status) {
+  return !status.ok() && !absl::IsDataLoss(status) && !absl::IsInvalidArgument(status) &&
+         !absl::IsUnimplemented(status) && !absl::IsInternal(status);
 }
 
 // The model of `set` with the name and version of `like`, or nullptr.
@@ -43,50 +49,79 @@ ModelLoader::ModelLoader(std::string folder, ModelRegistry& registry, Metrics& m
     : folder_(std::move(folder)), registry_(registry), metrics_(metrics), limits_(limits) {}
 
 ModelLoader::File ModelLoader::ReadFile(const ModelFileEntry& entry) const {
-  File file{.identity = entry.identity, .name = entry.folder_name, .version = entry.version, .status = {}, .model = {}};
+  File file;
+  file.identity = entry.identity;
+  file.name = entry.folder_name;
+  file.version = entry.version;
   if (file.name.empty()) file.name = std::filesystem::path(entry.path).stem().string();
-  absl::StatusOr<std::shared_ptr<const ServedModel>> model = LoadServedModel(entry.path, entry.version, limits_);
-  if (model.ok() && !entry.folder_name.empty() && (*model)->info.name() != entry.folder_name) {
-    model = absl::InvalidArgumentError(absl::StrCat(entry.path, ": the model is named ", Quote((*model)->info.name()),
-                                                    ", expected ", Quote(entry.folder_name), " like its folder"));
-  }
-  file.status = model.status();
-  if (model.ok()) file.model = *std::move(model);
+  file.status = Guarded([&]() -> absl::Status {
+    CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, LoadServedModel(entry.path, entry.version, limits_));
+    if (!entry.folder_name.empty() && model->info.name() != entry.folder_name) {
+      return absl::InvalidArgumentError(absl::StrCat(entry.path, ": the model is named ", Quote(model->info.name()),
+                                                     ", expected ", Quote(entry.folder_name), " like its folder"));
+    }
+    file.name = model->info.name();
+    file.model = std::move(model);
+    return absl::OkStatus();
+  });
   metrics_.CountModelLoad(file.status.ok());
   return file;
 }
 
+ModelLoader::File ModelLoader::Follow(const ModelFileEntry& entry, const File* before) const {
+  const std::string& name = before != nullptr ? before->name : entry.folder_name;
+  if (unloaded_.contains(name)) {
+    File file;
+    file.identity = entry.identity;
+    file.name = name;
+    file.version = entry.version;
+    file.unloaded = true;
+    return file;
+  }
+  if (before != nullptr && !before->unloaded && before->identity == entry.identity && !MayPass(before->status)) {
+    return *before;
+  }
+  File file = ReadFile(entry);
+  if (!file.status.ok() && before != nullptr) {
+    file.name = before->name;
+    file.model = before->model;
+  }
+  return file;
+}
+
 absl::Status ModelLoader::LoadAll() {
-  CKN_ASSIGN_OR_RETURN(const std::vector<ModelFileEntry> entries, ScanModelFolder(folder_));
+  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, ScanModelFolder(folder_));
+  for (const UnusableFolder& folder : contents.unusable) return folder.status;
   Files files;
-  for (const ModelFileEntry& entry : entries) {
+  for (const ModelFileEntry& entry : contents.files) {
     File file = ReadFile(entry);
     CKN_RETURN_IF_ERROR(file.status);
     files.emplace(entry.path, std::move(file));
   }
-  const Changes changes = Publish(std::move(files));
+  const Changes changes = Publish(std::move(files), {});
   if (!changes.failed.empty()) return absl::AlreadyExistsError(changes.failed.front().reason);
   return absl::OkStatus();
 }
 
 absl::StatusOr<ModelLoader::Changes> ModelLoader::Reload() {
-  CKN_ASSIGN_OR_RETURN(const std::vector<ModelFileEntry> entries, ScanModelFolder(folder_));
+  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, ScanModelFolder(folder_));
   Files files;
-  for (const ModelFileEntry& entry : entries) {
+  for (const ModelFileEntry& entry : contents.files) {
     const auto before = files_.find(entry.path);
-    if (before != files_.end() && before->second.identity == entry.identity) {
-      files.emplace(entry.path, before->second);
-      continue;
-    }
-    File file = ReadFile(entry);
-    if (!file.status.ok() && before != files_.end()) file.model = before->second.model;
-    files.emplace(entry.path, std::move(file));
+    files.emplace(entry.path, Follow(entry, before == files_.end() ? nullptr : &before->second));
   }
-  return Publish(std::move(files));
+  for (const UnusableFolder& folder : contents.unusable) {
+    const std::string inside = folder.path + "/";
+    for (const auto& [path, file] : files_) {
+      if (path.rfind(inside, 0) == 0) files.emplace(path, file);
+    }
+  }
+  return Publish(std::move(files), contents.unusable);
 }
 
-ModelLoader::Changes ModelLoader::Publish(Files files) {
+ModelLoader::Changes ModelLoader::Publish(Files files, const std::vector<UnusableFolder>& unusable) {
   files_ = std::move(files);
+  unusable_ = unusable;
   const std::shared_ptr<const ModelRegistry::Contents> before = registry_.Snapshot();
   Changes changes;
   ModelSet models;
@@ -108,6 +143,9 @@ ModelLoader::Changes ModelLoader::Publish(Files files) {
   for (const auto& [path, file] : files_) {
     if (!file.status.ok()) changes.failed.push_back({file.name, file.version, std::string(file.status.message())});
   }
+  for (const UnusableFolder& folder : unusable_) {
+    changes.failed.push_back({folder.name, 0, std::string(folder.status.message())});
+  }
   changes.loaded = Difference(models, before->models, true);
   changes.removed = Difference(before->models, models, false);
 
@@ -120,9 +158,13 @@ ModelLoader::Changes ModelLoader::Publish(Files files) {
 }
 
 absl::Status ModelLoader::Load(const std::string& name) {
-  unloaded_.erase(name);
-  CKN_ASSIGN_OR_RETURN(const Changes changes, Reload());
-  for (const FailedModel& failed : changes.failed) {
+  const bool was_unloaded = unloaded_.erase(name) > 0;
+  const absl::StatusOr<Changes> changes = Reload();
+  if (!changes.ok()) {
+    if (was_unloaded) unloaded_.insert(name);
+    return changes.status();
+  }
+  for (const FailedModel& failed : changes->failed) {
     if (failed.name == name) return absl::FailedPreconditionError(failed.reason);
   }
   if (registry_.Snapshot()->models.contains(name)) return absl::OkStatus();
@@ -134,7 +176,14 @@ absl::Status ModelLoader::Unload(const std::string& name) {
     return absl::NotFoundError(absl::StrCat("model ", Quote(name), " is not loaded"));
   }
   unloaded_.insert(name);
-  Publish(std::move(files_));
+  Files files = std::move(files_);
+  for (auto& [path, file] : files) {
+    if (file.name != name) continue;
+    file.model = nullptr;
+    file.status = absl::OkStatus();
+    file.unloaded = true;
+  }
+  Publish(std::move(files), unusable_);
   return absl::OkStatus();
 }
 

@@ -32,14 +32,15 @@ class ModelLoader {
     std::vector<std::string> loaded, removed;  // "NAME version V", sorted
     std::vector<FailedModel> failed;           // all files that cannot be used now, not only new ones
   };
-  // Reads what is new or changed and drops what is gone. An error, and nothing changes, when the folder cannot be read
-  // or holds no model at all: that is rather a mount that failed than a wish.
+  // Reads what is new or changed and drops what is gone. What lies in a folder that cannot be read is as it was. An
+  // error, and nothing changes, when the whole cannot be read or holds no model at all: that is rather a mount that
+  // failed than a wish.
   absl::StatusOr<Changes> Reload();
 
   // Reload(), which also brings back a model that Unload() took away. An error if the model is not there afterwards, or
-  // if one of its files cannot be used.
+  // if one of its files cannot be used; where a new file has never been read, its name counts as the model's.
   absl::Status Load(const std::string& name);
-  // The model answers no more calls, until Load(). NOT_FOUND: it is not loaded.
+  // The model answers no more calls and takes no memory, until Load(). NOT_FOUND: it is not loaded.
   absl::Status Unload(const std::string& name);
 
  private:
@@ -50,18 +51,22 @@ class ModelLoader {
     // Why it cannot be used, if so; then `model` is what it was before, or nullptr.
     absl::Status status;
     std::shared_ptr<const ServedModel> model;
+    bool unloaded = false;  // not read, since its model was taken away
   };
   using Files = std::map<std::string, File>;  // by path
 
   File ReadFile(const ModelFileEntry& entry) const;
+  // What has become of a file; `before` is nullptr for a new one.
+  File Follow(const ModelFileEntry& entry, const File* before) const;
   // What the files hold becomes what is served; of two with one name and version, the one that serves already stays.
-  Changes Publish(Files files);
+  Changes Publish(Files files, const std::vector<UnusableFolder>& unusable);
 
   const std::string folder_;
   ModelRegistry& registry_;
   Metrics& metrics_;
   const ModelLimits limits_;
   Files files_;
+  std::vector<UnusableFolder> unusable_;
   std::set<std::string, std::less<>> unloaded_;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/guarded.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/serving/open_inference_input.h"
@@ -14,6 +15,7 @@
 namespace ckn {
 namespace {
 
+constexpr std::size_t kMaxIdBytes = 256;
 constexpr const char* kName = "ckn";  // of the server, its platform and its backend
 absl::Status NotAllowed(bool to_others) {
   return absl::PermissionDeniedError(
@@ -156,7 +158,7 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
     if (!status.ok()) {
       response->set_error_message(
           absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
-      response->mutable_infer_response()->set_id(request.id());
+      response->mutable_infer_response()->set_id(request.id().substr(0, kMaxIdBytes));
     }
     done(absl::OkStatus());
   };
@@ -166,9 +168,17 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
 void OpenInference::Infer(Method method, const CallContext& context, const inference::ModelInferRequest& request,
                           inference::ModelInferResponse* response, Done done) {
   // Parsed before there is a model, since the number of images is part of every call's checks.
-  auto images = std::make_shared<absl::StatusOr<InferImages>>(InferImages::Parse(request, core_.limits()));
-  const auto prepare = [this, &request, response, images](const ServedModel& model) -> absl::StatusOr<ImageWork> {
-    CKN_RETURN_IF_ERROR(images->status());
+  auto images = std::make_shared<absl::StatusOr<InferImages>>(absl::UnknownError(""));
+  const absl::Status parsed = Guarded([&] {
+    *images = request.id().size() <= kMaxIdBytes
+                  ? InferImages::Parse(request, core_.limits())
+                  : absl::InvalidArgumentError(
+                        absl::StrCat("id: ", request.id().size(), " bytes, expected at most ", kMaxIdBytes));
+    return images->status();
+  });
+  const auto prepare = [this, &request, &parsed, response,
+                        images](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+    CKN_RETURN_IF_ERROR(parsed);
     CKN_ASSIGN_OR_RETURN(InferOutputs outputs, InferOutputs::Parse(request, model));
     const int count = (*images)->count();
     CKN_RETURN_IF_ERROR(core_.CheckReplySize(count, outputs.BytesPerImage()));
@@ -189,7 +199,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
     return work;
   };
   // What cannot be parsed is told once the model is known to be there.
-  const int count = images->ok() ? (*images)->count() : 1;
+  const int count = parsed.ok() ? (*images)->count() : 1;
   core_.Run(method, context, {request.model_name(), request.model_version()}, count, request, response, prepare,
             std::move(done));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,6 +28,10 @@ class OpenInference {
   OpenInference(InferenceCore& core, std::string version, std::function<bool()> ready,
                 std::optional<ModelControl> control = std::nullopt)
       : core_(core), version_(std::move(version)), ready_(std::move(ready)), control_(std::move(control)) {}
+
+  [[nodiscard]] std::size_t max_message_bytes() const {
+    return static_cast<std::size_t>(core_.limits().max_message_bytes);
+  }
 
   [[nodiscard]] bool ServerReady() const { return ready_(); }
   [[nodiscard]] bool ModelReady(const inference::ModelReadyRequest& request) const;

@@ -1,5 +1,6 @@
 #include "server/serving/open_inference_input.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -23,7 +24,13 @@ constexpr const char* kPixelsName = "pixels";
 
 absl::Status Bad(const std::string& message) { return absl::InvalidArgumentError(message); }
 
-std::string Shape(const InputTensor& tensor) { return absl::StrCat("[", absl::StrJoin(tensor.shape(), ", "), "]"); }
+// As far as it is of use.
+std::string Shape(const InputTensor& tensor) {
+  constexpr int kShown = 8;
+  const int shown = std::min(tensor.shape_size(), kShown);
+  return absl::StrCat("[", absl::StrJoin(tensor.shape().begin(), tensor.shape().begin() + shown, ", "),
+                      shown < tensor.shape_size() ? ", ..." : "", "]");
+}
 
 // Every list of contents but this one is empty in a tensor of one datatype.
 int ContentsSize(const inference::InferTensorContents& contents) {
@@ -105,7 +112,8 @@ absl::StatusOr<InferImages> InferImages::Parse(const inference::ModelInferReques
   }
   if (raw > 1) return Bad(absl::StrCat("raw_input_contents: ", raw, " elements, expected one an input"));
   for (const auto& [name, value] : tensor.parameters()) {
-    if (name != "layout" || tensor.name() != kPixelsName) {
+    // Others are hints, which some clients send with every tensor.
+    if (name.rfind("shared_memory", 0) == 0) {
       return Bad(absl::StrCat("input ", Quote(tensor.name()), ": parameter ", Quote(name), " is not supported"));
     }
   }

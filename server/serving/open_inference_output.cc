@@ -25,6 +25,8 @@ absl::StatusOr<int> Classification(const Requested& output, const OutputTensor& 
   std::int64_t entries = 0;
   for (const auto& [name, value] : output.parameters()) {
     const bool takes_it = tensor.kind == Kind::kScores || tensor.kind == Kind::kProbabilities;
+    // Others are hints, which some clients send with every tensor.
+    if (name != kClassification && name.rfind("shared_memory", 0) != 0) continue;
     if (name != kClassification || !takes_it) {
       return absl::InvalidArgumentError(absl::StrCat("parameter ", Quote(name), " is not supported"));
     }

@@ -38,6 +38,11 @@ std::optional<AccessLog> MakeAccessLog(const ServerOptions& options) {
                                   [logger](const std::string& line) { logger->info("{}", line); });
 }
 
+// Services have a health status of their own.
+bool IsService(const std::string& name) {
+  return name == v1::Inference::service_full_name() || name == inference::GRPCInferenceService::service_full_name();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
@@ -135,7 +140,10 @@ absl::Status Server::StartGrpc() {
   open_inference_service_ = std::make_unique<OpenInferenceService>(open_inference_, access);
   builder.RegisterService(native_service_.get());
   builder.RegisterService(open_inference_service_.get());
-  grpc_server_ = builder.BuildAndStart();
+  {
+    const absl::MutexLock lock(&health_mu_);
+    grpc_server_ = builder.BuildAndStart();
+  }
   if (grpc_server_ == nullptr || grpc_port_ <= 0) {
     // gRPC only says that it failed; the operating system says why.
     CKN_RETURN_IF_ERROR(ListeningSocket::Open(options_.listen).status());
@@ -166,7 +174,12 @@ OpenInference::ModelControl Server::Control() {
 }
 
 void Server::ReloadModels() {
-  background_->Run([this] { Reload(); });
+  // One that has not begun will see what has changed until now.
+  if (reload_waits_.exchange(true)) return;
+  background_->Run([this] {
+    reload_waits_.store(false);
+    Reload();
+  });
 }
 
 void Server::Reload() {
@@ -196,13 +209,10 @@ void Server::ShowHealthOfModels() {
   for (const auto& [name, versions] : models_.Snapshot()->models) healthy.insert(name);
   grpc::HealthCheckServiceInterface* const health = grpc_server_->GetHealthCheckService();
   for (const std::string& name : healthy_models_) {
-    if (!healthy.contains(name)) health->SetServingStatus(name, false);
+    if (!healthy.contains(name) && !IsService(name)) health->SetServingStatus(name, false);
   }
   for (const std::string& name : healthy) {
-    // Services have their own status.
-    if (name != v1::Inference::service_full_name() && name != inference::GRPCInferenceService::service_full_name()) {
-      health->SetServingStatus(name, true);
-    }
+    if (!IsService(name)) health->SetServingStatus(name, true);
   }
   healthy_models_ = std::move(healthy);
 }

@@ -99,6 +99,7 @@ class Server {
   std::unique_ptr<HttpEndpoint> http_;
   ModelRegistry models_;
   ModelLoader loader_;  // of the background thread, once that runs
+  std::atomic<bool> reload_waits_{false};
   std::set<std::string> logged_failures_;
   absl::Mutex health_mu_;
   std::set<std::string> healthy_models_ ABSL_GUARDED_BY(health_mu_);

@@ -69,6 +69,8 @@ StopSignals::~StopSignals() {
 void StopSignals::OnHangup(std::function<void()> action) {
   const absl::MutexLock lock(&mu_);
   on_hangup_ = std::move(action);
+  if (on_hangup_ && hangup_waits_) on_hangup_();
+  hangup_waits_ = hangup_waits_ && on_hangup_ == nullptr;
 }
 
 int StopSignals::Wait() {
@@ -83,6 +85,7 @@ void StopSignals::Listen() {
     if (signal == 0) return;
     if (signal == SIGHUP) {
       const absl::MutexLock lock(&mu_);
+      hangup_waits_ = on_hangup_ == nullptr;
       if (on_hangup_) on_hangup_();
       continue;
     }

@@ -24,7 +24,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // What SIGHUP does; nothing before this is called. Runs on the signals' thread. Once.
+  // What SIGHUP does, on the signals' thread. One that came before this is called is acted on now.
   void OnHangup(std::function<void()> action);
 
   // Blocks until the first signal to stop; returns its number.
@@ -35,6 +35,7 @@ class StopSignals {
 
   absl::Mutex mu_;
   std::function<void()> on_hangup_ ABSL_GUARDED_BY(mu_);
+  bool hangup_waits_ ABSL_GUARDED_BY(mu_) = false;
   absl::Notification first_;
   std::atomic<int> signal_{0};
   std::thread thread_;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -21,6 +22,14 @@ TEST(BackgroundThreadTest, RunsTasksInOrderAndFinishesThemAtTheEnd) {
     go.Notify();
   }
   EXPECT_THAT(ran, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST(BackgroundThreadTest, GoesOnAfterATaskThatThrows) {
+  absl::Notification ran;
+  BackgroundThread thread(absl::InfiniteDuration(), [] {});
+  thread.Run([] { throw std::bad_alloc(); });
+  thread.Run([&ran] { ran.Notify(); });
+  ran.WaitForNotification();
 }
 
 TEST(BackgroundThreadTest, RepeatsByItself) {

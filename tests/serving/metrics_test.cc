@@ -90,12 +90,12 @@ TEST(MetricsTest, ReplacedModelsKeepTheirCounts) {
   metrics.SetModels({"a", "b"});
   metrics.CountImages("a", ImageOutcome::kOk, 3);
   metrics.SetModels({"b"});
-  metrics.CountImages("a", ImageOutcome::kOk, 10);  // not loaded any more
+  metrics.CountImages("a", ImageOutcome::kOk, 10);  // of a call that began before
   metrics.SetModels({"a"});
   metrics.CountImages("a", ImageOutcome::kOk, 1);
   auto samples = ParsePrometheusText(metrics.Text());
-  EXPECT_EQ(samples.at(R"(ckn_images_total{model="a",outcome="ok"})"), 4);
-  EXPECT_EQ(samples.at("ckn_images_total{model=\"(unknown)\",outcome=\"ok\"}"), 10);
+  EXPECT_EQ(samples.at(R"(ckn_images_total{model="a",outcome="ok"})"), 14);
+  EXPECT_EQ(samples.at("ckn_images_total{model=\"(unknown)\",outcome=\"ok\"}"), 0);
   EXPECT_EQ(samples.at("ckn_models_loaded"), 1);
 }
 

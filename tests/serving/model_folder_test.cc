@@ -25,10 +25,11 @@ class ScanModelFolderTest : public ::testing::Test {
   }
   // (path in the folder, name of the folder, version)
   std::vector<std::tuple<std::string, std::string, int>> Found() {
-    const auto entries = ScanModelFolder(folder_.path());
-    EXPECT_TRUE(entries.ok()) << entries.status();
+    const auto contents = ScanModelFolder(folder_.path());
+    EXPECT_TRUE(contents.ok()) << contents.status();
+    EXPECT_TRUE(contents->unusable.empty());
     std::vector<std::tuple<std::string, std::string, int>> found;
-    for (const ModelFileEntry& entry : *entries) {
+    for (const ModelFileEntry& entry : contents->files) {
       found.emplace_back(entry.path.substr(folder_.path().size() + 1), entry.folder_name, entry.version);
     }
     return found;
@@ -54,25 +55,30 @@ TEST_F(ScanModelFolderTest, WhateverElseLiesThereIsNotLookedAt) {
     Put(file);
   }
   std::filesystem::create_directory(folder_.File("folder.ckn"));
+  std::filesystem::create_symlink("nowhere", folder_.File("dangling.ckn"));
   EXPECT_EQ(Found().size(), 1U);
 }
 
 TEST_F(ScanModelFolderTest, TwoFilesOfOneVersionAreBothNamed) {
   Put("digits/1/a.ckn");
   Put("digits/1/b.ckn");
-  const auto entries = ScanModelFolder(folder_.path());
-  EXPECT_EQ(entries.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(entries.status().message()),
+  Put("digits/2/c.ckn");
+  const auto contents = ScanModelFolder(folder_.path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_EQ(contents->files.size(), 1U);
+  ASSERT_EQ(contents->unusable.size(), 1U);
+  EXPECT_EQ(contents->unusable[0].name, "digits");
+  EXPECT_THAT(std::string(contents->unusable[0].status.message()),
               AllOf(HasSubstr("digits/1"), HasSubstr("a.ckn"), HasSubstr("b.ckn")));
 }
 
 TEST_F(ScanModelFolderTest, IdentityChangesWithTheFile) {
   Put("a.ckn");
-  const FileIdentity before = ScanModelFolder(folder_.path())->front().identity;
-  EXPECT_EQ(ScanModelFolder(folder_.path())->front().identity, before);
+  const FileIdentity before = ScanModelFolder(folder_.path())->files.front().identity;
+  EXPECT_EQ(ScanModelFolder(folder_.path())->files.front().identity, before);
   folder_.Write("new", "other content");
   std::filesystem::rename(folder_.File("new"), folder_.File("a.ckn"));
-  EXPECT_NE(ScanModelFolder(folder_.path())->front().identity, before);
+  EXPECT_NE(ScanModelFolder(folder_.path())->files.front().identity, before);
 }
 
 TEST_F(ScanModelFolderTest, MissingAndEmptyFoldersAreNamed) {

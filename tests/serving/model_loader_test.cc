@@ -197,8 +197,60 @@ TEST_F(ModelLoaderTest, AnUnloadedModelStaysAwayUntilItIsLoaded) {
   EXPECT_TRUE(registry_.Find("alpha").ok());
   EXPECT_THAT(Message(loader_.Load("gamma")), HasSubstr("no file of the models folder holds it"));
   folder_.Write("b.ckn", Broken());
-  EXPECT_THAT(Message(loader_.Load("b")), HasSubstr("checksum"));
+  EXPECT_THAT(Message(loader_.Load("beta")), HasSubstr("checksum"));
   EXPECT_TRUE(registry_.Find("beta").ok());
+}
+
+TEST_F(ModelLoaderTest, LoadTellsOfADamagedFileWhateverItsName) {
+  Put("a.ckn", "beta");
+  ASSERT_TRUE(loader_.LoadAll().ok());
+  folder_.Write("a.ckn", Broken());
+  EXPECT_THAT(Message(loader_.Load("beta")), HasSubstr("checksum"));
+  EXPECT_TRUE(registry_.Find("beta").ok());
+}
+
+TEST_F(ModelLoaderTest, UnloadedModelsTakeNoMemoryAndAreNotRead) {
+  Put("digits/1/m.ckn", "digits");
+  Put("b.ckn", "beta");
+  ASSERT_TRUE(loader_.LoadAll().ok());
+  const std::weak_ptr<const ServedModel> digits = *registry_.Find("digits");
+  ASSERT_TRUE(loader_.Unload("digits").ok());
+  EXPECT_TRUE(digits.expired());
+  Put("digits/2/m.ckn", "digits");
+  const double loads = Sample("ckn_model_loads_total{outcome=\"ok\"}");
+  EXPECT_THAT(Reload().loaded, IsEmpty());
+  EXPECT_EQ(Sample("ckn_model_loads_total{outcome=\"ok\"}"), loads);
+  ASSERT_TRUE(loader_.Load("digits").ok());
+  EXPECT_EQ((*registry_.Find("digits"))->info.version(), "2");
+}
+
+TEST_F(ModelLoaderTest, WhatLiesInAnUnusableFolderIsAsItWas) {
+  Put("digits/1/m.ckn", "digits");
+  Put("b.ckn", "beta");
+  ASSERT_TRUE(loader_.LoadAll().ok());
+  const auto kept = *registry_.Find("digits");
+  Put("digits/1/n.ckn", "digits");
+  Put("b.ckn", "beta", 2);
+  const ModelLoader::Changes changes = Reload();
+  EXPECT_THAT(changes.loaded, ElementsAre("\"beta\" version 1")) << "the others are followed";
+  EXPECT_THAT(changes.removed, IsEmpty());
+  EXPECT_EQ(changes.failed.front().name, "digits");
+  EXPECT_EQ(*registry_.Find("digits"), kept);
+  EXPECT_EQ(Sample("ckn_models_failed"), 1);
+}
+
+TEST_F(ModelLoaderTest, WhatMayPassIsTriedAgain) {
+  Put("a.ckn", "alpha");
+  ASSERT_TRUE(loader_.LoadAll().ok());
+  std::filesystem::create_directory(folder_.File("elsewhere"));
+  const std::string target = folder_.File("elsewhere/file");
+  ASSERT_TRUE(WriteModelFile(TinyModel({.name = "beta"}), target).ok());
+  std::filesystem::create_symlink(target, folder_.File("b.ckn"));
+  EXPECT_THAT(Reload().loaded, ElementsAre("\"beta\" version 1"));
+  // A change of the permissions is a change of the file.
+  const FileIdentity before = ScanModelFolder(folder_.path())->files[1].identity;
+  std::filesystem::permissions(target, std::filesystem::perms::owner_read);
+  EXPECT_NE(ScanModelFolder(folder_.path())->files[1].identity, before);
 }
 
 TEST_F(ModelLoaderTest, CallsNeverSeeAGap) {

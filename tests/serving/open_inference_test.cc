@@ -236,6 +236,25 @@ TEST_F(OpenInferenceTest, ClassificationGivesValueIndexAndLabel) {
   EXPECT_THAT(response.outputs(0).shape(), ElementsAre(1, 3));
 }
 
+TEST_F(OpenInferenceTest, HintsThatOtherServersTakeDoNoHarm) {
+  Request request = Files({1});
+  (*request.mutable_inputs(0)->mutable_parameters())["content_type"].set_string_param("image/png");
+  Ask(request, {"scores"});
+  (*request.mutable_outputs(0)->mutable_parameters())["binary_data"].set_bool_param(true);
+  (*request.mutable_parameters())["priority"].set_uint64_param(1);
+  Response response;
+  EXPECT_TRUE(Infer(request, &response).ok());
+}
+
+TEST_F(OpenInferenceTest, MessagesStayShortWhateverIsSent) {
+  Request request = Files({1});
+  request.mutable_inputs(0)->mutable_shape()->Resize(100'000, 1);
+  EXPECT_LT(ErrorOf(request).size(), 200U);
+  request = Files({1});
+  request.set_id(std::string(257, 'x'));
+  EXPECT_EQ(ErrorOf(request), "id: 257 bytes, expected at most 256");
+}
+
 TEST_F(OpenInferenceTest, OneImageThatCannotBeUsedFailsTheCallAndIsNamed) {
   Request request = Files({1, 2, 3});
   request.mutable_inputs(0)->mutable_contents()->set_bytes_contents(1, "no image");
