@@ -3,14 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "server/ckn/encoder.h"
+#include "server/image/decode.h"
 #include "server/image/preprocess.h"
 #include "server/pipeline.h"
-#include "server/store/model.h"
+#include "server/store/model_file.h"
 #include "tests/testing/tiny_model.h"
 
 namespace ckn {
@@ -94,6 +101,34 @@ TEST_F(PipelineNoveltyTest, IsTheMeanOverNetworksAndMirrorImages) {
   ASSERT_TRUE(Pipeline::Create(model_)->Encode(image_, &both).ok());
   EXPECT_NEAR(both->residual, 0.75F * straight->residual + 0.25F * mirrored->residual, 1e-6);
   EXPECT_NE(straight->residual, mirrored->residual);
+}
+
+// With the model that is shipped: ten digits, ten pieces of clothing.
+TEST(NoveltyOfModelsTest, ClothesAreNewToAModelOfDigits) {
+  const std::string root = CKN_SOURCE_DIR;
+  const absl::StatusOr<LoadedModel> loaded = ReadModelFile(root + "/models/mnist.ckn");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const Pipeline pipeline = *Pipeline::Create(loaded->model);
+  const auto ranks = [&](const std::string& folder) {
+    std::vector<float> all;
+    for (const auto& entry : std::filesystem::directory_iterator(root + "/tests/data/" + folder)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      const absl::StatusOr<ImageU8> image = Decode(std::as_bytes(std::span(bytes)), DecodeLimits());
+      EXPECT_TRUE(image.ok()) << image.status();
+      std::optional<Novelty> novelty;
+      EXPECT_TRUE(pipeline.Classify(*image, &novelty).ok());
+      all.push_back(novelty.value_or(Novelty{}).rank);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const std::vector<float> digits = ranks("mnist"), clothes = ranks("fashion");
+  ASSERT_EQ(digits.size(), 10U);
+  ASSERT_EQ(clothes.size(), 10U);
+  EXPECT_GT(digits.front(), 0);
+  EXPECT_LT(digits[5], 0.8F);
+  EXPECT_GT(clothes[5], 0.9F);
 }
 
 TEST_F(PipelineNoveltyTest, QuantilesDoNotGoWithAProjection) {

@@ -16,6 +16,7 @@ BackgroundThread::~BackgroundThread() {
   {
     const absl::MutexLock lock(&mu_);
     stop_ = true;
+    changed_.Signal();
   }
   thread_.join();
 }
@@ -23,6 +24,7 @@ BackgroundThread::~BackgroundThread() {
 void BackgroundThread::Run(std::function<void()> task) {
   const absl::MutexLock lock(&mu_);
   tasks_.push_back(std::move(task));
+  changed_.Signal();
 }
 
 void BackgroundThread::Work() {
@@ -30,12 +32,14 @@ void BackgroundThread::Work() {
   for (;;) {
     std::function<void()> task = repeated_;
     {
-      const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stop_ || !tasks_.empty(); };
       const absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithDeadline(absl::Condition(&due), next)) {
-        if (tasks_.empty()) return;
+      bool late = false;
+      while (tasks_.empty() && !stop_ && !late) late = changed_.WaitWithDeadline(&mu_, next);
+      if (!tasks_.empty()) {
         task = std::move(tasks_.front());
         tasks_.pop_front();
+      } else if (stop_) {
+        return;
       } else {
         next = absl::Now() + interval_;
       }

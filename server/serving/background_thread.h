@@ -28,6 +28,7 @@ class BackgroundThread {
   const absl::Duration interval_;
   const std::function<void()> repeated_;
   absl::Mutex mu_;
+  absl::CondVar changed_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

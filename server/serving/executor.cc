@@ -29,7 +29,7 @@ absl::Status Executor::Submit(Job job) {
   auto running = std::make_shared<Running>(std::move(job));
   const absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the server is stopping and takes no new calls");
-  if (queue_.size() >= options_.max_queue) {
+  if (queue_.size() >= options_.max_queue && !running->job.patient) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queue_.size(), " calls wait, the limit is ",
                                                      options_.max_queue, "; try again later"));
   }
@@ -39,7 +39,12 @@ absl::Status Executor::Submit(Job job) {
                                                      "; try again later"));
   }
   bytes_ += bytes;
-  queue_.push_back(std::move(running));
+  if (running->job.patient) {
+    patient_.push_back(std::move(running));
+    AdmitPatient();
+  } else {
+    queue_.push_back(std::move(running));
+  }
   Publish();
   if (many) {
     changed_.SignalAll();
@@ -90,11 +95,19 @@ void Executor::Work() {
   }
 }
 
+void Executor::AdmitPatient() {
+  while (!patient_.empty() && queue_.size() < (options_.max_queue + 1) / 2) {
+    queue_.push_back(std::move(patient_.front()));
+    patient_.pop_front();
+  }
+}
+
 Executor::Item Executor::Take() {
   Item item{.running = std::move(queue_.front())};
   queue_.pop_front();
   item.index = item.running->next++;
   if (item.running->next < item.running->job.items) queue_.push_back(item.running);
+  AdmitPatient();
   Publish();
   return item;
 }

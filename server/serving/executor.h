@@ -21,6 +21,9 @@ namespace ckn {
 struct Job {
   std::size_t items = 1;
   std::int64_t bytes = 0;  // that the job keeps in memory until it is done
+  // Waits for room in the queue instead of being refused, and leaves half of it to those that do not. For work that is
+  // bounded in another way.
+  bool patient = false;
   std::function<void(std::size_t item)> run;
   std::function<void()> done;
 };
@@ -73,6 +76,7 @@ class Executor {
   };
 
   void Work();
+  void AdmitPatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Item Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run(const Item& item);
@@ -83,6 +87,7 @@ class Executor {
 
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
+  std::deque<std::shared_ptr<Running>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
   std::deque<std::shared_ptr<Running>> queue_ ABSL_GUARDED_BY(mu_);
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -187,6 +187,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   Job job;
   job.items = static_cast<std::size_t>(images);
   job.bytes = call->request_bytes = bytes;
+  job.patient = call->work.patient;
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
   call->queued = std::chrono::steady_clock::now();

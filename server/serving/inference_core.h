@@ -62,6 +62,7 @@ struct ImageWork {
   std::function<void(int image, const absl::Status& status)> fail;
   // At the end of a call that has not failed; may be nullptr.
   std::function<void()> finish;
+  bool patient = false;  // as in Job
 };
 
 // What all protocols have in common: checks, queueing, decoding and computing image by image, deadlines and

@@ -176,7 +176,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
                         absl::StrCat("id: ", request.id().size(), " bytes, expected at most ", kMaxIdBytes));
     return images->status();
   });
-  const auto prepare = [this, &request, &parsed, response,
+  const auto prepare = [this, method, &request, &parsed, response,
                         images](const ServedModel& model) -> absl::StatusOr<ImageWork> {
     CKN_RETURN_IF_ERROR(parsed);
     CKN_ASSIGN_OR_RETURN(InferOutputs outputs, InferOutputs::Parse(request, model));
@@ -185,6 +185,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
     const auto state = std::make_shared<Inference>(
         Inference{**images, std::move(outputs), std::vector<InferResult>(static_cast<std::size_t>(count))});
     ImageWork work;
+    work.patient = method == Method::kModelStreamInfer;  // a stream has few requests in work
     work.decode = [state](int image) { return state->images.Decode(image); };
     work.compute = [state](int image, const ImageU8& pixels) -> absl::Status {
       CKN_ASSIGN_OR_RETURN(state->results[static_cast<std::size_t>(image)], state->outputs.Compute(pixels));

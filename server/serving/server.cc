@@ -246,8 +246,8 @@ void Server::ShutDownGrpc() {
     done.Notify();
   });
   // A client that watches the health service has a call that never ends by itself, for which Shutdown() would wait
-  // until the drain timeout. So once no inference call has been seen for this long, what is left is cancelled. A request
-  // that is still being received counts as nothing, and has this time.
+  // until the drain timeout. So once no inference call has been seen for this long, what is left is cancelled. A
+  // request that is still being received counts as nothing, and has this time.
   constexpr absl::Duration kQuiet = absl::Seconds(1);
   std::int64_t begun_before = -1;
   while (!done.WaitForNotificationWithTimeout(kQuiet)) {

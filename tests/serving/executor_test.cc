@@ -65,6 +65,25 @@ TEST(ExecutorTest, RefusesWhenTheQueueIsFullAndSaysHowLongItIs) {
   EXPECT_EQ(std::count(log.begin(), log.end(), "d:done"), 1);
 }
 
+TEST(ExecutorTest, PatientJobsWaitAndLeaveRoomForOthers) {
+  Executor executor({.threads = 0, .max_queue = 4}, nullptr);
+  std::vector<std::string> log;
+  const auto submit = [&](const std::string& name, bool patient) {
+    Job job = Logging(name, 1, log);
+    job.patient = patient;
+    return executor.Submit(std::move(job)).ok();
+  };
+  for (const char* const name : {"p1", "p2", "p3", "p4", "p5"}) EXPECT_TRUE(submit(name, true));
+  EXPECT_EQ(executor.queue_length(), 2U);
+  EXPECT_TRUE(submit("a", false) && submit("b", false));
+  EXPECT_FALSE(submit("c", false)) << "the queue is full";
+  EXPECT_TRUE(submit("p6", true));
+  while (executor.RunOne()) {
+  }
+  EXPECT_THAT(log, ElementsAre("p1:0", "p1:done", "p2:0", "p2:done", "a:0", "a:done", "b:0", "b:done", "p3:0",
+                               "p3:done", "p4:0", "p4:done", "p5:0", "p5:done", "p6:0", "p6:done"));
+}
+
 TEST(ExecutorTest, RefusesWhatWouldBeTooMuchMemory) {
   prometheus::Gauge bytes;
   Executor executor({.threads = 0, .max_queue = 8, .max_bytes = 100}, nullptr, &bytes);
