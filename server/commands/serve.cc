@@ -167,7 +167,7 @@ std::string CheckHostPort(const std::string& text) {
 void AddServeCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* const serve =
-      app.add_subcommand("serve", "Answer gRPC calls (ckn.v1.Inference) with the models of a folder");
+      app.add_subcommand("serve", "Answer gRPC calls with the models of a folder: ckn.v1 and Open Inference Protocol");
   serve->footer(
       "SIGTERM or SIGINT: health turns NOT_SERVING, calls in flight are finished, exit code 0.\n"
       "A second signal stops at once, exit code 1.\n"
