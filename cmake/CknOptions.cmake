@@ -31,6 +31,7 @@ if(CKN_SANITIZE MATCHES "thread")
       _ZN4absl7debian35Mutex12ReaderUnlockEv
       _ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE
       _ZN4absl7debian37CondVar4WaitEPNS0_5MutexE
+      _ZN4absl7debian37CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE
       _ZN4absl7debian315BlockingCounter4WaitEv
       _ZN4absl7debian315BlockingCounter14DecrementCountEv
       _ZN4absl7debian37Barrier5BlockEv

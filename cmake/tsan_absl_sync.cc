@@ -67,6 +67,15 @@ void CKN_WRAP(7CondVar4WaitEPNS0_5MutexE)(void* self, void* mutex) {
   __tsan_acquire(mutex);
 }
 
+bool CKN_REAL(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(void*, void*, absl::Time);
+bool CKN_WRAP(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(void* self, void* mutex, absl::Time deadline);
+bool CKN_WRAP(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(void* self, void* mutex, absl::Time deadline) {
+  __tsan_release(mutex);
+  const bool late = CKN_REAL(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(self, mutex, deadline);
+  __tsan_acquire(mutex);
+  return late;
+}
+
 bool CKN_REAL(15BlockingCounter14DecrementCountEv)(void*);
 bool CKN_WRAP(15BlockingCounter14DecrementCountEv)(void* self);
 bool CKN_WRAP(15BlockingCounter14DecrementCountEv)(void* self) {
