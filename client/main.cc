@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,14 +72,7 @@ std::string CheckServer(const std::string& text) {
 // Messages name the path.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (path.empty()) return std::string();
-  const auto read = [&]() -> absl::StatusOr<std::string> {
-    CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-    std::string text(file.size(), '\0');
-    CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
-    text.resize(got);
-    return text;
-  };
-  absl::StatusOr<std::string> text = read();
+  absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return Annotate(text.status(), path);
   return text;
 }

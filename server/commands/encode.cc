@@ -30,10 +30,8 @@ struct EncodeFlags {
 
 // Messages do not name the path.
 absl::StatusOr<ImageU8> ReadImage(const std::string& path) {
-  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-  std::vector<std::byte> bytes(file.size());
-  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(bytes));
-  return Decode(std::span(bytes).first(got), DecodeLimits());
+  CKN_ASSIGN_OR_RETURN(const std::string file, ReadWholeFile(path));
+  return Decode(std::as_bytes(std::span(file)), DecodeLimits());
 }
 
 // Writes row after row in blocks, so that memory does not grow with the number of images.

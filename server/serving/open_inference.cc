@@ -32,6 +32,12 @@ struct Inference {
 
 }  // namespace
 
+void SetError(const absl::Status& status, inference::ModelStreamInferResponse* response) {
+  response->clear_infer_response();
+  response->set_error_message(
+      absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
+}
+
 bool OpenInference::ModelReady(const inference::ModelReadyRequest& request) const {
   return ready_() && core_.models().Find(request.name(), request.version()).ok();
 }
@@ -156,8 +162,7 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
                                      inference::ModelStreamInferResponse* response, Done done) {
   const auto told = [&request, response, done = std::move(done)](const absl::Status& status) {
     if (!status.ok()) {
-      response->set_error_message(
-          absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
+      SetError(status, response);
       response->mutable_infer_response()->set_id(request.id().substr(0, kMaxIdBytes));
     }
     done(absl::OkStatus());

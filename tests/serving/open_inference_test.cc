@@ -259,8 +259,10 @@ TEST_F(OpenInferenceTest, OneImageThatCannotBeUsedFailsTheCallAndIsNamed) {
   Request request = Files({1, 2, 3});
   request.mutable_inputs(0)->mutable_contents()->set_bytes_contents(1, "no image");
   EXPECT_THAT(ErrorOf(request), HasSubstr("image 1: "));
-  EXPECT_EQ(ImageCount("tiny", "ok"), 2);
+  EXPECT_EQ(ImageCount("tiny", "ok"), 1);
   EXPECT_EQ(ImageCount("tiny", "invalid"), 1);
+  EXPECT_EQ(ImageCount("tiny", "expired"), 1) << "the reply has no place for what comes after";
+  EXPECT_EQ(StageCount("decode"), 2);
 }
 
 TEST_F(OpenInferenceTest, ModelsAreFoundByNameAndVersion) {
