@@ -125,7 +125,7 @@ class Scan {
 
 absl::StatusOr<std::int64_t> ParsedBytes(grpc::ByteBuffer* wire, const Descriptor& type, const ParseLimits& limits) {
   grpc::ProtoBufferReader reader(wire);
-  if (!reader.status().ok()) return absl::InvalidArgumentError(reader.status().error_message());
+  if (!reader.status().ok()) return absl::InvalidArgumentError(absl::StrCat(type.full_name(), ": no whole message came"));
   CodedInputStream input(&reader);
   return Scan(input, type, limits).Run();
 }
