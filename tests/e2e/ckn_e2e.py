@@ -53,11 +53,11 @@ def import_stubs(arguments):
 
 
 class Server:
-    """`ckn serve` on free ports; stopped with SIGTERM, which must give exit code 0."""
+    """`ckn serve` on free ports, with more options of it; stopped with SIGTERM, which must give exit code 0."""
 
-    def __init__(self, ckn, models):
+    def __init__(self, ckn, models, *options):
         self.process = subprocess.Popen(
-            [ckn, "serve", "--models", models, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            [ckn, "serve", "--models", models, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *options],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -83,6 +83,7 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         exit_code = self.process.wait()
         self.reader.join()
+        self.process.stderr.close()
         if exception_type is not None or exit_code != 0:
             sys.stderr.write("server log:\n" + "".join(self.log))
         if exception_type is None and exit_code != 0:
