@@ -1,41 +1,12 @@
 #include "client/client.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "ckn/v1/inference.grpc.pb.h"
+#include "client/channel.h"
 #include "grpcpp/grpcpp.h"
 
 namespace ckn {
-namespace {
-
-absl::Status StatusFromGrpc(const grpc::Status& status) {
-  // The two enumerations carry the same numbers.
-  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const ClientOptions& options) {
-  grpc::ChannelArguments arguments;
-  const int bytes =
-      static_cast<int>(std::min<std::int64_t>(options.max_message_bytes, std::numeric_limits<int>::max()));
-  arguments.SetMaxReceiveMessageSize(bytes);
-  arguments.SetMaxSendMessageSize(bytes);
-  // gRPC's default sends everything to the first address of the name.
-  arguments.SetLoadBalancingPolicyName("round_robin");
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (options.tls) {
-    grpc::SslCredentialsOptions tls;
-    tls.pem_root_certs = options.tls->server_ca;
-    tls.pem_cert_chain = options.tls->certificate;
-    tls.pem_private_key = options.tls->key;
-    credentials = grpc::SslCredentials(tls);
-  }
-  return grpc::CreateCustomChannel(server, credentials, arguments);
-}
-
-}  // namespace
 
 struct Client::Impl {
   std::string server;
@@ -49,8 +20,7 @@ struct Client::Impl {
     if (options.timeout != absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
     }
-    context.set_wait_for_ready(options.wait_for_ready);
-    if (!options.token.empty()) context.AddMetadata("authorization", "Bearer " + options.token);
+    PrepareContext(options, context);
     Response response;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {

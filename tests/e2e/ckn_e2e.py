@@ -53,11 +53,11 @@ def import_stubs(arguments):
 
 
 class Server:
-    """`ckn serve` on free ports; stopped with SIGTERM, which must give exit code 0."""
+    """`ckn serve` on free ports, with more options of it; stopped with SIGTERM, which must give exit code 0."""
 
-    def __init__(self, ckn, models):
+    def __init__(self, ckn, models, *options, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
-            [ckn, "serve", "--models", models, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            [ckn, "serve", "--models", models, "--listen", listen, "--http", "127.0.0.1:0", *options],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -83,10 +83,18 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         exit_code = self.process.wait()
         self.reader.join()
+        self.process.stderr.close()
         if exception_type is not None or exit_code != 0:
             sys.stderr.write("server log:\n" + "".join(self.log))
         if exception_type is None and exit_code != 0:
             raise AssertionError(f"the server ended with exit code {exit_code}, expected 0")
+
+
+def skip(reason):
+    """Ends the test as skipped, in a way that is seen."""
+    line = "#" * 80
+    print(f"{line}\n# SKIPPED, nothing was tested: {reason}\n{line}")
+    sys.exit(SKIPPED)
 
 
 def temporary_folder():
