@@ -23,6 +23,7 @@ REFUSED = [
     ("--set autoscaling.enabled=true,autoscaling.maxReplicas=1", "autoscaling.maxReplicas: got 1"),
     ("--set autoscaling.enabled=true,autoscaling.targetCpuUtilization=0", "are both 0"),
     ("--set resources.limits.memory=256Mi", "limits.memory: got 256Mi, expected at least"),
+    ("--set threads=2", "threads: got 2, expected at most resources.limits.cpu"),
     ("--set resources.limits.cpu=8", "+ 8 threads"),
     ("--set tls.secretName=a,probes.type=grpc", "gRPC probes know no TLS"),
     ("--set tls.clientCaKey=a", "tls.clientCaKey: needs tls.secretName"),
@@ -196,8 +197,14 @@ def check_parts_fit(manifest):
 
 
 def check_restricted(manifest):
-    """The pod passes the restricted profile of Kubernetes' pod security standards."""
-    spec = one(manifest, "Deployment")["spec"]["template"]["spec"]
+    """All pods pass the restricted profile of Kubernetes' pod security standards."""
+    check_pod_restricted(one(manifest, "Deployment")["spec"]["template"]["spec"])
+    for document in manifest:
+        if document["kind"] == "Pod":
+            check_pod_restricted(document["spec"])
+
+
+def check_pod_restricted(spec):
     pod = spec["securityContext"]
     assert pod["runAsNonRoot"] is True and pod["seccompProfile"]["type"] == "RuntimeDefault", pod
     assert pod["runAsUser"] > 0, pod

@@ -86,6 +86,7 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         exit_code = self.process.wait()
         self.reader.join()
+        self.process.stderr.close()
         if exception_type is not None or exit_code != 0:
             sys.stderr.write("server log:\n" + "".join(self.log))
         if exception_type is None and exit_code != 0:

@@ -24,13 +24,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Which pods the services send calls to. */}}
-{{- define "ckn.serviceSelector" -}}
-{{- if .Values.group -}}
-ckn/group: {{ .Values.group }}
-{{- else -}}
-{{ include "ckn.selector" . }}
-{{- end }}
+{{/* What pods are labelled with and services select by: not by release, so that a canary can join. */}}
+{{- define "ckn.group" -}}
+ckn/group: {{ default (include "ckn.fullname" .) .Values.group }}
 {{- end }}
 
 {{- define "ckn.image" -}}
