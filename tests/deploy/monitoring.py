@@ -85,9 +85,13 @@ def unknown_names(page):
     return [f"{where}: {name}" for where, query in queries for name in sorted(metric_names(query) - known)]
 
 
-def headings():
-    """Anchors of the headings of the operator's guide."""
+def guide():
+    """The operator's guide without code."""
     with open(GUIDE) as file:
-        text = file.read()
-    titles = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+        return re.sub(r"^```.*?^```|`[^`\n]*`", "", file.read(), flags=re.M | re.S)
+
+
+def headings():
+    """Anchors of the guide's headings."""
+    titles = re.findall(r"^#+ +(.*)$", guide(), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

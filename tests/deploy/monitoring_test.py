@@ -5,6 +5,7 @@
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -47,6 +48,12 @@ class MonitoringTest(unittest.TestCase):
                 self.assertEqual(anchor, rule["alert"].lower())
                 self.assertIn(anchor, headings)
 
+    def test_the_guide_names_panels_and_headings_that_exist(self):
+        text = monitoring.guide()
+        titles = {panel["title"] for panel in monitoring.dashboard()["panels"]}
+        self.assertLessEqual(set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)), titles)
+        self.assertLessEqual(set(re.findall(r"\(#([^)]*)\)", text)), monitoring.headings())
+
     def test_each_alert_has_unit_tests(self):
         with open(monitoring.RULES_TEST) as file:
             tests = monitoring.yaml.safe_load(file)["tests"]
@@ -65,8 +72,8 @@ class MonitoringTest(unittest.TestCase):
             self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
             for x in range(place["x"], place["x"] + place["w"]):
                 for y in range(place["y"], place["y"] + place["h"]):
-                    self.assertNotIn((x, y), taken, f"{panel['title']} and {taken.get((x, y))}")
-                    taken[x, y] = panel["title"]
+                    other = taken.setdefault((x, y), panel["title"])
+                    self.assertEqual(other, panel["title"], f"both are at {x}, {y}")
 
 
 if __name__ == "__main__":
