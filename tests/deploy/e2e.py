@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 
 import charts
 import ckn_e2e
+import grpc
 import live
 import monitoring
 import tools
@@ -27,14 +28,18 @@ import tools
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("--ckn", required=True, help="the ckn binary")
 PARSER.add_argument("--ckn-client", required=True, help="the ckn-client binary")
+PARSER.add_argument("--protoc", required=True)
+PARSER.add_argument("--plugin", required=True, help="grpc_python_plugin")
 PARSER.add_argument("--only", choices=["charts", "prometheus"], help="only this half")
 ARGUMENTS = PARSER.parse_args()
+ARGUMENTS.source, ARGUMENTS.work = tools.SOURCE, tools.FOLDER  # for ckn_e2e.import_stubs
 
 SIDE = 28  # of the images of models/mnist.ckn
+QUEUE = 16  # of the server under load
 # No panel of these has data while all is well.
 NEED_A_FAULT = {"Calls that were not OK, by status"}
 # An alert about time may also fire when the machine is busy with other things.
-OF_TIME = {"CknQueueSlow", "CknLatencyBudgetBurnsFast", "CknLatencyBudgetBurnsSteady", "CknLatencyBudgetBurnsSlow"}
+OF_TIME = {"CknQueueLong", "CknLatencyBudgetBurnsFast", "CknLatencyBudgetBurnsSteady", "CknLatencyBudgetBurnsSlow"}
 
 passed, failed = 0, []
 
@@ -103,8 +108,11 @@ class Scene:
         for model in ("mnist.ckn", "fashion-mnist.ckn"):
             shutil.copy(os.path.join(tools.SOURCE, "models", model), self.models)
         # So small that a few clients overload it; slow to stop, so that its end can be watched.
-        arguments = ["--threads", "1", "--queue", "2", "--lame-duck-ms", "15000"]
+        arguments = ["--threads", "1", "--queue", str(QUEUE), "--lame-duck-ms", "15000"]
         self.server = ckn_e2e.Server(ARGUMENTS.ckn, self.models, *arguments).__enter__()
+        self.channel = grpc.insecure_channel(self.server.address)
+        self.pb, pb_grpc = ckn_e2e.import_stubs(ARGUMENTS)
+        self.classify = pb_grpc.InferenceStub(self.channel).Classify
         self.cluster = live.ClusterMetrics()
         self.prometheus = live.Prometheus(folder, {self.server.http: live.PODS[0]}, self.cluster.address)
         self.images = [os.path.join(folder, f"{seed}.png") for seed in range(8)]
@@ -178,16 +186,30 @@ class Scene:
 
         self.prometheus.wait_for(f"data in {NEED_A_FAULT}", shows)
 
-    def overload(self):
-        many = os.path.join(self.folder, "many")
-        os.makedirs(many, exist_ok=True)
+    def classify_many(self):
+        """A call that takes a while, by a client that does as it is told when it is refused."""
+        request = self.pb.ClassifyRequest(model="mnist")
         for seed in range(500):
-            with open(os.path.join(many, f"{seed}.png"), "wb") as file:
-                file.write(image(seed))
-        with live.Load(lambda: self.client("classify", many, "--model", "mnist"), workers=8):
+            request.images.add(encoded=image(seed))
+
+        def call():
+            try:
+                self.classify(request, timeout=60)
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, error
+                time.sleep(0.1)
+
+        return call
+
+    def long_queue(self):
+        with live.Load(self.classify_many(), workers=QUEUE - 2):
+            self.expect_alerts("CknQueueLong", "CknLatencyBudgetBurnsFast", "CknLatencyBudgetBurnsSteady",
+                               "CknLatencyBudgetBurnsSlow")
+
+    def overload(self):
+        with live.Load(self.classify_many(), workers=2 * QUEUE):
             self.expect_alerts("CknQueueSaturated", "CknErrorBudgetBurnsFast", "CknErrorBudgetBurnsSteady",
-                               "CknErrorBudgetBurnsSlow", "CknQueueSlow", "CknLatencyBudgetBurnsFast",
-                               "CknLatencyBudgetBurnsSteady", "CknLatencyBudgetBurnsSlow")
+                               "CknErrorBudgetBurnsSlow")
 
     def bad_model(self):
         path = os.path.join(self.models, "broken.ckn")
@@ -228,6 +250,7 @@ class Scene:
         self.expect_alerts("CknDown")
 
     def close(self):
+        self.channel.close()
         self.prometheus.close()
         self.cluster.close()
         if self.server.process.poll() is None:
@@ -245,9 +268,10 @@ def check_prometheus(autoscaler_queries):
             check("Prometheus evaluates every rule", scene.alert_queries_are_accepted)
             check("no alert fires without a fault", scene.alerts_are_quiet)
             check("a bad image shows in the dashboard", scene.bad_image_shows)
+            check("more load than the server can carry fires CknQueueLong and the alerts of latency", scene.long_queue)
+            check("an overload fires CknQueueSaturated and the alerts of errors", scene.overload)
             check("a bad model file fires CknModelLoadFailed, its removal ends it", scene.bad_model)
             check("servers with different models fire CknModelsDiffer", scene.different_models)
-            check("an overload fires the alerts of queue, errors and latency", scene.overload)
             check("restarts fire CknRestartLoop", scene.restarts)
             check("a server that stops fires CknNotReady, then CknDown", scene.end)
         finally:
