@@ -53,7 +53,7 @@ def import_stubs(arguments):
 
 
 class Server:
-    """`ckn serve` on free ports, with more options of it; stopped with SIGTERM, which must give exit code 0."""
+    """`ckn serve` on free ports, gRPC on .address and HTTP on .http; stopped with SIGTERM, which must give exit code 0."""
 
     def __init__(self, ckn, models, *options, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
@@ -62,9 +62,12 @@ class Server:
             text=True,
         )
         self.log = []
-        self.address = None
+        self.address = self.http = None
         for line in self.process.stderr:
             self.log.append(line)
+            found = re.search(r"HTTP: http://([^/]+)/", line)
+            if found:
+                self.http = found.group(1)
             found = re.search(r"serving gRPC on (\S+)", line)
             if found:
                 self.address = found.group(1)
