@@ -89,6 +89,13 @@ int ListModels(const Flags& flags) {
   return PrintResult(flags.json ? ModelsJson(*response) : ModelsTable(*response));
 }
 
+int CheckHealth(const Flags& flags) {
+  const absl::StatusOr<Client> client = MakeClient(flags);
+  if (!client.ok()) return Fail(client.status());
+  const absl::Status health = client->CheckHealth(flags.model);
+  return health.ok() ? PrintResult("SERVING\n") : Fail(health);
+}
+
 void AddImageOptions(CLI::App& command, Flags& flags) {
   command.add_option("images", flags.images, "Image files, or folders: the image files in them, sorted by name")
       ->type_name("IMAGE")
@@ -145,6 +152,9 @@ int Run(int argc, char** argv) {
   models->callback([&] { exit_code = ListModels(flags); });
 
   AddLoadCommand(app, flags.connection, exit_code);
+  CLI::App* const health = app.add_subcommand("health", "Whether the server is SERVING: exit code 0, else 1");
+  health->add_option("--model", flags.model, "Ask for this model (default: the server as a whole)")->type_name("NAME");
+  health->callback([&] { exit_code = CheckHealth(flags); });
 
   // CLI11 would only say that a subcommand is required.
   if (argc > 1 && argv[1][0] != '-' &&

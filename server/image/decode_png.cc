@@ -85,18 +85,7 @@ absl::StatusOr<ImageU8> DecodePng(std::span<const std::byte> file, const FileHea
   for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = image.pixels.data() + y * row_bytes;
   if (!ReadRows(reader, rows.data())) return failed();
 
-  if (image.channels == 2 || image.channels == 4) {
-    const std::size_t colours = static_cast<std::size_t>(image.channels) - 1;
-    const std::size_t count = image.pixels.size() / (colours + 1);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint8_t alpha = image.pixels[i * (colours + 1) + colours];
-      for (std::size_t c = 0; c < colours; ++c) {
-        image.pixels[i * colours + c] = OverBlack(image.pixels[i * (colours + 1) + c], alpha);
-      }
-    }
-    image.pixels.resize(count * colours);
-    image.channels = static_cast<int>(colours);
-  }
+  ComposeOverBlack(image);
   return image;
 }
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
-#include "server/image/codecs.h"
+#include "server/image/opencv.h"
 
 namespace ckn {
 namespace {
