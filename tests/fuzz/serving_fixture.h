@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,9 @@ class ServingFixture {
                    response.ByteSizeLong());
     std::string wire;
     CKN_FUZZ_CHECK(response.SerializeToString(&wire), "");
+    // Also strings that are no UTF-8 fail here, as they do at clients.
+    const std::unique_ptr<google::protobuf::Message> received(response.New());
+    CKN_FUZZ_CHECK(received->ParseFromString(wire), response.ShortDebugString());
     return result;
   }
 
