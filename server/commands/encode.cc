@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/npy.h"
 #include "server/base/regular_file.h"
 #include "server/base/status.h"

@@ -50,6 +50,9 @@ bool ReadInfo(Reader& reader) {
   if (reader.info == nullptr) return false;
   if (setjmp(png_jmpbuf(reader.png)) != 0) return false;  // NOLINT: libpng's way to report errors
   png_set_crc_action(reader.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+  // Everything but IHDR, PLTE, tRNS, IDAT and IEND is passed over: libpng would ask for as much memory for an eXIf
+  // chunk as the chunk says it takes.
+  png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_read_fn(reader.png, &reader, OnRead);
   png_read_info(reader.png, reader.info);
   png_set_expand(reader.png);    // palette, fewer than 8 bits, transparent colour

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/guarded.h"
 #include "server/base/status.h"
+#include "server/base/utf8.h"
 
 namespace ckn {
 namespace {
@@ -23,7 +24,8 @@ constexpr std::size_t kMaxMessageBytes = 2048;
 
 absl::Status Shortened(const absl::Status& status) {
   if (status.message().size() <= kMaxMessageBytes) return status;
-  return {status.code(), absl::StrCat(status.message().substr(0, kMaxMessageBytes), " ...")};
+  const std::string message(status.message());
+  return {status.code(), std::string(Utf8Prefix(message, kMaxMessageBytes)) + " ..."};
 }
 
 ImageOutcome Outcome(absl::StatusCode code) {

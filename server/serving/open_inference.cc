@@ -9,6 +9,7 @@
 #include "server/base/guarded.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "server/base/utf8.h"
 #include "server/serving/open_inference_input.h"
 #include "server/serving/open_inference_output.h"
 
@@ -163,7 +164,7 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
   const auto told = [&request, response, done = std::move(done)](const absl::Status& status) {
     if (!status.ok()) {
       SetError(status, response);
-      response->mutable_infer_response()->set_id(request.id().substr(0, kMaxIdBytes));
+      response->mutable_infer_response()->set_id(std::string(Utf8Prefix(request.id(), kMaxIdBytes)));
     }
     done(absl::OkStatus());
   };

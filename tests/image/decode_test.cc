@@ -325,6 +325,18 @@ TEST(DecodeTest, PnmKindsAndRanges) {
   EXPECT_THAT(Error("P5\n1 1\n65536\nxx"), HasSubstr("got maximal value 65536"));
 }
 
+TEST(DecodeTest, ChunksOfPngThatAreNotPixelsAreNotRead) {
+  const ImageU8 image = CountingImage(2, 3, 1);
+  const std::string plain = PngFile(image);
+  for (const char* const type : {"eXIf", "iCCP", "zTXt", "gAMA", "sBIT", "sPLT", "tIME", "abCd"}) {
+    const auto decoded = DecodeFile(PngFile(image, PngChunk(type, "nonsense")));
+    ASSERT_TRUE(decoded.ok()) << type << ": " << decoded.status();
+    EXPECT_EQ(decoded->pixels, image.pixels) << type;
+  }
+  // One that claims to take 1 GiB: behind the header's 33 bytes.
+  EXPECT_THAT(Error(plain.substr(0, 33) + std::string("\x40\0\0\0eXIf", 8) + plain.substr(33)), HasSubstr("cut off"));
+}
+
 TEST(DecodeTest, InterlacedPngEqualsThePlainOne) {
   const ImageU8 image = CountingImage(11, 13, 1);
   EXPECT_THAT(Samples(InterlacedPng(image), 11, 13, 1), ElementsAreArray(image.pixels));

@@ -475,5 +475,16 @@ TEST_F(OpenInferenceTest, AnErrorInAStreamIsAnAnswer) {
   EXPECT_EQ(Sample(R"(ckn_requests_total{code="NOT_FOUND",method="ModelStreamInfer"})"), 1);
 }
 
+TEST_F(OpenInferenceTest, AnIdThatIsTooLongComesBackCutBetweenCharacters) {
+  Request request = Files({1});
+  request.set_id(std::string(255, 'x') + "é");
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(RunCall([&](InferenceCore::Done done) {
+                api().ModelStreamInfer(call_, request, &response, std::move(done));
+              }).ok());
+  EXPECT_THAT(response.error_message(), HasSubstr("id: 257 bytes, expected at most 256"));
+  EXPECT_EQ(response.infer_response().id(), std::string(255, 'x')) << "half a character is no string of Protobuf's";
+}
+
 }  // namespace
 }  // namespace ckn
