@@ -90,9 +90,9 @@ int ListModels(const Flags& flags) {
 }
 
 int CheckHealth(const Flags& flags) {
-  const absl::StatusOr<Client> client = MakeClient(flags);
-  if (!client.ok()) return Fail(client.status());
-  const absl::Status health = client->CheckHealth(flags.model);
+  const absl::StatusOr<ClientOptions> options = ReadClientOptions(flags.connection);
+  if (!options.ok()) return Fail(options.status());
+  const absl::Status health = Client(flags.connection.server, *options).CheckHealth(flags.model);
   return health.ok() ? PrintResult("SERVING\n") : Fail(health);
 }
 

@@ -66,11 +66,10 @@ class ReflectionService final : public Base {
     const auto answer = [this](const CallContext& /*call*/, grpc::ByteBuffer* bytes, OrderedStream::Done done) {
       ServerReflectionRequest request;
       ServerReflectionResponse response;
-      const absl::Status parsed =
-          bytes->Length() > kMaxRequestBytes
-              ? absl::InvalidArgumentError(
-                    absl::StrCat("got ", bytes->Length(), " bytes, expected at most ", kMaxRequestBytes))
-              : ParseMessage(bytes, kParseLimits, &request);
+      const absl::Status parsed = bytes->Length() > kMaxRequestBytes
+                                      ? absl::InvalidArgumentError(absl::StrCat(
+                                            "got ", bytes->Length(), " bytes, expected at most ", kMaxRequestBytes))
+                                      : ParseMessage(bytes, kParseLimits, &request);
       if (parsed.ok()) {
         response = Reflect(request, services_);
       } else {
@@ -132,8 +131,8 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request, const s
 
 std::vector<std::unique_ptr<grpc::Service>> MakeReflectionServices(const CallerAccess& access) {
   using V1 = ServerReflection::WithRawCallbackMethod_ServerReflectionInfo<ServerReflection::Service>;
-  using V1Alpha = v1alpha::ServerReflection::WithRawCallbackMethod_ServerReflectionInfo<
-      v1alpha::ServerReflection::Service>;
+  using V1Alpha =
+      v1alpha::ServerReflection::WithRawCallbackMethod_ServerReflectionInfo<v1alpha::ServerReflection::Service>;
   // The older name is there for those who ask for it, and need not be found.
   const std::vector<std::string> names = {v1::Inference::service_full_name(),
                                           inference::GRPCInferenceService::service_full_name(),

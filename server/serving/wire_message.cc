@@ -18,8 +18,8 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::io::CodedInputStream;
 using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
 
 // Of an empty message, an entry of a map, a string or an unknown field, with its place in what holds it; the test
 // compares these with what the types of this server take.
@@ -93,8 +93,8 @@ class Scan {
       // The shortest number is one byte on the wire; floating-point ones are as long there as in memory.
       const bool fixed = WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(field->type())) !=
                          WireFormatLite::WIRETYPE_VARINT;
-      const bool wide = field->cpp_type() == FieldDescriptor::CPPTYPE_INT64 ||
-                        field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
+      const bool wide =
+          field->cpp_type() == FieldDescriptor::CPPTYPE_INT64 || field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
       CKN_RETURN_IF_ERROR(Memory(kNumberBytes + std::int64_t{length} * (fixed ? 2 : wide ? 16 : 8)));
     } else {
       CKN_RETURN_IF_ERROR(Element(length));
@@ -125,7 +125,8 @@ class Scan {
 
 absl::StatusOr<std::int64_t> ParsedBytes(grpc::ByteBuffer* wire, const Descriptor& type, const ParseLimits& limits) {
   grpc::ProtoBufferReader reader(wire);
-  if (!reader.status().ok()) return absl::InvalidArgumentError(absl::StrCat(type.full_name(), ": no whole message came"));
+  if (!reader.status().ok())
+    return absl::InvalidArgumentError(absl::StrCat(type.full_name(), ": no whole message came"));
   CodedInputStream input(&reader);
   return Scan(input, type, limits).Run();
 }

@@ -15,8 +15,8 @@ struct ParseLimits {
   std::int64_t max_bytes = 0;     // of memory
 };
 
-// No less than the bytes of memory that `wire` will take once parsed as a message of `type`, found without taking any: a
-// message of two bytes a field, all of them empty messages, is a hundred times as large once it is parsed.
+// No less than the bytes of memory that `wire` will take once parsed as a message of `type`, found without taking any:
+// a message of two bytes a field, all of them empty messages, is a hundred times as large once it is parsed.
 //
 // INVALID_ARGUMENT: not a message, groups, or more than a limit. `type` must not contain itself.
 absl::StatusOr<std::int64_t> ParsedBytes(grpc::ByteBuffer* wire, const google::protobuf::Descriptor& type,

@@ -7,6 +7,7 @@ namespace {
 
 using ckn::testing::FakeCall;
 using ckn::testing::FuzzInput;
+using ckn::testing::ParseRequest;
 using ckn::testing::ServingFixture;
 using Done = ckn::NativeApi::Done;
 
@@ -37,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 0: {
       ckn::v1::ClassifyRequest request;
       ckn::v1::ClassifyResponse response;
-      if (!request.ParseFromString(message)) break;
+      if (!ParseRequest(message, &request)) break;
       const auto start = [&](Done done) { api.Classify(call, request, &response, std::move(done)); };
       if (!fixture.RunCall(start, response).ok()) break;
       CheckResults(request, response);
@@ -50,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 1: {
       ckn::v1::EncodeRequest request;
       ckn::v1::EncodeResponse response;
-      if (!request.ParseFromString(message)) break;
+      if (!ParseRequest(message, &request)) break;
       const auto start = [&](Done done) { api.Encode(call, request, &response, std::move(done)); };
       if (!fixture.RunCall(start, response).ok()) break;
       CheckResults(request, response);
@@ -63,14 +64,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 2: {
       ckn::v1::GetModelRequest request;
       ckn::v1::GetModelResponse response;
-      if (!request.ParseFromString(message)) break;
+      if (!ParseRequest(message, &request)) break;
       fixture.RunCall([&](Done done) { api.GetModel(call, request, &response, std::move(done)); }, response)
           .IgnoreError();
       break;
     }
     default: {
+      ckn::v1::ListModelsRequest request;
       ckn::v1::ListModelsResponse response;
-      fixture.RunCall([&](Done done) { api.ListModels(call, &response, std::move(done)); }, response).IgnoreError();
+      if (!ParseRequest(message, &request)) break;
+      fixture.RunCall([&](Done done) { api.ListModels(call, request, &response, std::move(done)); }, response)
+          .IgnoreError();
       break;
     }
   }

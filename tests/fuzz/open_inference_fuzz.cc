@@ -7,6 +7,7 @@ namespace {
 
 using ckn::testing::FakeCall;
 using ckn::testing::FuzzInput;
+using ckn::testing::ParseRequest;
 using ckn::testing::ServingFixture;
 using Done = ckn::OpenInference::Done;
 
@@ -64,7 +65,7 @@ void CheckCall(ServingFixture& fixture, ckn::OpenInference& api, const std::stri
                void (ckn::OpenInference::*method)(const ckn::CallContext&, const Request&, Response*, Done)) {
   Request request;
   Response response;
-  if (!request.ParseFromString(message)) return;
+  if (!ParseRequest(message, &request)) return;
   const FakeCall call;
   fixture.RunCall([&](Done done) { (api.*method)(call, request, &response, std::move(done)); }, response).IgnoreError();
 }
@@ -99,13 +100,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 6: {
       inference::ModelReadyRequest request;
-      if (request.ParseFromString(message)) static_cast<void>(api.ModelReady(request));
+      if (ParseRequest(message, &request)) static_cast<void>(api.ModelReady(request));
       break;
     }
     default: {
       inference::ModelInferRequest request;
       const int cancel_after = choice >> 4 > 0 ? (choice >> 4) - 1 : std::numeric_limits<int>::max();
-      if (request.ParseFromString(message)) CheckInfer(fixture, api, request, cancel_after);
+      if (ParseRequest(message, &request)) CheckInfer(fixture, api, request, cancel_after);
       break;
     }
   }

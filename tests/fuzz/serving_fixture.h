@@ -7,6 +7,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/model_loader.h"
+#include "server/serving/wire_message.h"
 #include "server/store/model_file.h"
 #include "spdlog/spdlog.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -15,6 +16,19 @@
 #include "tests/testing/tiny_model.h"
 
 namespace ckn::testing {
+
+// As the services do: judged by the bytes first. What is parsed takes no more memory than was said.
+inline bool ParseRequest(const std::string& bytes, google::protobuf::Message* request) {
+  constexpr ParseLimits kLimits{.max_elements = 1 << 16, .max_bytes = 1 << 28};
+  const std::size_t half = bytes.size() / 2;
+  const grpc::Slice pieces[] = {grpc::Slice(bytes.substr(0, half)), grpc::Slice(bytes.substr(half))};
+  grpc::ByteBuffer wire(pieces, 2);
+  const absl::StatusOr<std::int64_t> bound = ParsedBytes(&wire, *request->GetDescriptor(), kLimits);
+  const absl::Status parsed = ParseMessage(&wire, kLimits, request);
+  CKN_FUZZ_CHECK(!parsed.ok() || bound.ok(), bound.status().ToString());
+  CKN_FUZZ_CHECK(!parsed.ok() || std::cmp_less_equal(request->SpaceUsedLong(), *bound), request->SpaceUsedLong());
+  return parsed.ok();
+}
 
 // A core without network and threads, which serves three tiny models: "tiny", gray; "stretch", colour, calibrated and
 // with novelty, which takes images of every size; and "tiny" again as version 2.

@@ -64,21 +64,21 @@ void ExpectBound(const std::string& bytes) {
 TEST(WireMessageTest, MemoryIsBoundedForEveryKindOfField) {
   constexpr int kMany = 3000;
   ExpectBound<v1::ClassifyRequest>("");
-  ExpectBound<v1::ClassifyRequest>(Repeated(Empty(2), kMany));                              // images
-  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(1)), kMany));                  // image { encoded }
-  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(2)), kMany));                  // image { pixels }
-  ExpectBound<v1::ClassifyRequest>(Holding(2, Holding(1, std::string(1 << 16, 'x'))));      // a long file
-  ExpectBound<v1::ClassifyRequest>(Repeated(Empty(15), kMany));                             // unknown, of length 0
-  ExpectBound<v1::ClassifyRequest>(Repeated(std::string("\x78\x01", 2), kMany));            // unknown numbers
-  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(15)), kMany));                 // unknown, further in
-  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(5), kMany));                     // inputs
-  ExpectBound<inference::ModelInferRequest>(Repeated(Holding(5, Empty(5)), kMany));         // input { contents }
-  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(6), kMany));                     // outputs
-  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(7), kMany));                     // raw contents
-  for (int field = 1; field <= 8; ++field) {                                                // lists of numbers
+  ExpectBound<v1::ClassifyRequest>(Repeated(Empty(2), kMany));                          // images
+  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(1)), kMany));              // image { encoded }
+  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(2)), kMany));              // image { pixels }
+  ExpectBound<v1::ClassifyRequest>(Holding(2, Holding(1, std::string(1 << 16, 'x'))));  // a long file
+  ExpectBound<v1::ClassifyRequest>(Repeated(Empty(15), kMany));                         // unknown, of length 0
+  ExpectBound<v1::ClassifyRequest>(Repeated(std::string("\x78\x01", 2), kMany));        // unknown numbers
+  ExpectBound<v1::ClassifyRequest>(Repeated(Holding(2, Empty(15)), kMany));             // unknown, further in
+  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(5), kMany));                 // inputs
+  ExpectBound<inference::ModelInferRequest>(Repeated(Holding(5, Empty(5)), kMany));     // input { contents }
+  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(6), kMany));                 // outputs
+  ExpectBound<inference::ModelInferRequest>(Repeated(Empty(7), kMany));                 // raw contents
+  for (int field = 1; field <= 8; ++field) {                                            // lists of numbers
     const std::string numbers(8 * kMany, '\0');
-    ExpectBound<inference::ModelInferRequest>(Holding(5, Holding(5, field == 8 ? Repeated(Empty(8), kMany)
-                                                                               : Holding(field, numbers))));
+    ExpectBound<inference::ModelInferRequest>(
+        Holding(5, Holding(5, field == 8 ? Repeated(Empty(8), kMany) : Holding(field, numbers))));
   }
   std::string parameters;
   for (int i = 0; i < kMany; ++i) parameters += Holding(4, Holding(1, absl::StrCat(i)) + Empty(2));
@@ -88,8 +88,8 @@ TEST(WireMessageTest, MemoryIsBoundedForEveryKindOfField) {
 TEST(WireMessageTest, TheLimitsAreExact) {
   for (const int images : {9, 10, 11}) {
     grpc::ByteBuffer wire = Wire(Repeated(Empty(2), images));
-    const auto bytes = ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(),
-                                   {.max_elements = 11, .max_bytes = kNoLimits.max_bytes});
+    const auto bytes =
+        ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(), {.max_elements = 11, .max_bytes = kNoLimits.max_bytes});
     EXPECT_EQ(bytes.ok(), images <= 10) << "the request itself is one";
     if (!bytes.ok()) {
       EXPECT_THAT(bytes.status().message(), HasSubstr("ckn.v1.ClassifyRequest: more than 11 elements"));
@@ -97,22 +97,22 @@ TEST(WireMessageTest, TheLimitsAreExact) {
     const auto needed = ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(), kNoLimits);
     ASSERT_TRUE(needed.ok());
     for (const std::int64_t less : {0, 1}) {
-      EXPECT_EQ(ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(),
-                            {.max_elements = 100, .max_bytes = *needed - less})
-                    .ok(),
-                less == 0);
+      EXPECT_EQ(
+          ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(), {.max_elements = 100, .max_bytes = *needed - less})
+              .ok(),
+          less == 0);
     }
   }
 }
 
 TEST(WireMessageTest, WhatIsNoMessageIsRefused) {
-  for (const std::string& bytes : {std::string("\x12\x05\x01", 3),   // shorter than it says
-                                   std::string("\x12", 1),           // no length
-                                   std::string("\x02\x00", 2),       // field 0
-                                   std::string("\x13\x14", 2),       // a group
-                                   std::string("\x0c", 1),           // the end of one
-                                   std::string("\x17\x00", 2),       // wire type 7
-                                   std::string(11, '\xff'),          // a varint without end
+  for (const std::string& bytes : {std::string("\x12\x05\x01", 3),             // shorter than it says
+                                   std::string("\x12", 1),                     // no length
+                                   std::string("\x02\x00", 2),                 // field 0
+                                   std::string("\x13\x14", 2),                 // a group
+                                   std::string("\x0c", 1),                     // the end of one
+                                   std::string("\x17\x00", 2),                 // wire type 7
+                                   std::string(11, '\xff'),                    // a varint without end
                                    Holding(2, std::string("\x0a\x7f", 2))}) {  // longer than what holds it
     for (const std::size_t pieces : {1U, 2U}) {
       grpc::ByteBuffer wire = Wire(bytes, pieces);
