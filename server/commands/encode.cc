@@ -1,21 +1,26 @@
 // ckn encode: the feature vectors of a data set or of image files, as a NumPy file.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/cpu_quota.h"
 #include "server/base/npy.h"
 #include "server/base/regular_file.h"
+#include "server/base/sha256.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
+#include "server/commands/feature_shards.h"
 #include "server/image/decode.h"
 #include "server/pipeline.h"
 #include "server/store/model_file.h"
@@ -24,7 +29,7 @@ namespace ckn {
 namespace {
 
 struct EncodeFlags {
-  std::string file, data, split = "test", out;
+  std::string file, data, split = "test", out, shard;
   std::vector<std::string> images;
   int threads = 0;
 };
@@ -35,29 +40,72 @@ absl::StatusOr<ImageU8> ReadImage(const std::string& path) {
   return Decode(std::as_bytes(std::span(file)), DecodeLimits());
 }
 
-// Writes row after row in blocks, so that memory does not grow with the number of images.
-absl::Status EncodeAll(const Pipeline& pipeline, std::size_t count,
-                       const std::function<absl::StatusOr<ImageU8>(std::size_t i)>& image_at,
-                       const std::function<std::string(std::size_t i)>& name_of, ThreadPool& pool, NpyWriter& writer) {
+// What is encoded, image by image.
+struct Source {
+  std::size_t count = 0;
+  std::function<absl::StatusOr<ImageU8>(std::size_t i)> image;
+  std::function<std::string(std::size_t i)> name;
+};
+
+// Writes the rows of some images, one after the other in blocks, so that memory does not grow with their number.
+absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const RowRange& range, int threads,
+                        const std::string& out) {
   constexpr std::size_t kBlock = 256;
   const auto features = static_cast<std::size_t>(pipeline.feature_count());
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(range.count), pipeline.feature_count()};
+  CKN_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(out, shape));
+  ThreadPool pool(threads > 0 ? threads : AvailableCpus());
   std::vector<float> rows(kBlock * features);
   std::vector<absl::Status> errors(kBlock);
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t block = std::min(kBlock, count - first);
+  const std::size_t end = range.first + range.count;
+  for (std::size_t first = range.first; first < end; first += kBlock) {
+    const std::size_t block = std::min(kBlock, end - first);
     pool.ParallelFor(block, [&](std::size_t i, int) {
       const auto encode = [&]() -> absl::Status {
-        CKN_ASSIGN_OR_RETURN(const ImageU8 image, image_at(first + i));
+        CKN_ASSIGN_OR_RETURN(const ImageU8 image, source.image(first + i));
         CKN_ASSIGN_OR_RETURN(const std::vector<float> row, pipeline.Encode(image));
         std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(i * features));
         return absl::OkStatus();
       };
-      errors[i] = Annotate(encode(), name_of(first + i));
+      errors[i] = Annotate(encode(), source.name(first + i));
     });
     for (std::size_t i = 0; i < block; ++i) CKN_RETURN_IF_ERROR(errors[i]);
     CKN_RETURN_IF_ERROR(writer.Append(std::span(rows).first(block * features)));
   }
+  CKN_RETURN_IF_ERROR(writer.Close());
+  std::fprintf(stderr, "%s: %zu image%s, float32 [%zu][%d]\n", out.c_str(), range.count, range.count == 1 ? "" : "s",
+               range.count, pipeline.feature_count());
   return absl::OkStatus();
+}
+
+absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, const Pipeline& pipeline,
+                         const Dataset* data, const Source& source) {
+  CKN_ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
+  const FeatureSource of{.model = loaded.model.name,
+                         .model_sha256 = loaded.sha256,
+                         .data = data != nullptr ? data->title : "files",
+                         .data_sha256 = data != nullptr ? DatasetSha256(*data)
+                                                        : Sha256Hex(absl::StrJoin(flags.images, std::string(1, '\0'))),
+                         .split = data != nullptr ? flags.split : "",
+                         .images = static_cast<std::int64_t>(source.count),
+                         .features = pipeline.feature_count()};
+  std::error_code error;
+  std::filesystem::create_directories(flags.out, error);
+  if (error) return absl::FailedPreconditionError(absl::StrCat(flags.out, ": ", error.message()));
+  const std::string path = ShardPath(flags.out, shard);
+  CKN_ASSIGN_OR_RETURN(const bool done, ShardIsDone(flags.out, shard, of));
+  if (done) {
+    std::fprintf(stderr, "%s: is there already\n", path.c_str());
+    return absl::OkStatus();
+  }
+  const RowRange range = RowsOf(shard, source.count);
+  CKN_RETURN_IF_ERROR(EncodeRows(pipeline, source, range, flags.threads, path));
+  std::vector<int> labels;
+  if (data != nullptr) {
+    const auto first = data->labels.begin() + static_cast<std::ptrdiff_t>(range.first);
+    labels.assign(first, first + static_cast<std::ptrdiff_t>(range.count));
+  }
+  return FinishShard(flags.out, shard, of, labels);
 }
 
 absl::Status RunEncode(const EncodeFlags& flags) {
@@ -70,21 +118,15 @@ absl::Status RunEncode(const EncodeFlags& flags) {
   if (!flags.data.empty()) {
     CKN_ASSIGN_OR_RETURN(data, LoadSplit(flags.data, flags.split, StretchSize(loaded.model.networks.front().input)));
   }
-  const std::size_t count = data ? data->size() : flags.images.size();
-  const auto image_at = [&](std::size_t i) -> absl::StatusOr<ImageU8> {
-    if (data) return data->Image(i);
-    return ReadImage(flags.images[i]);
-  };
-  const auto name_of = [&](std::size_t i) { return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i]; };
-
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(count), pipeline.feature_count()};
-  CKN_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(flags.out, shape));
-  ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
-  CKN_RETURN_IF_ERROR(EncodeAll(pipeline, count, image_at, name_of, pool, writer));
-  CKN_RETURN_IF_ERROR(writer.Close());
-  std::fprintf(stderr, "%s: %zu image%s, float32 [%zu][%d]\n", flags.out.c_str(), count, count == 1 ? "" : "s", count,
-               pipeline.feature_count());
-  return absl::OkStatus();
+  const Source source{
+      .count = data ? data->size() : flags.images.size(),
+      .image = [&](std::size_t i) -> absl::StatusOr<ImageU8> {
+        if (data) return data->Image(i);
+        return ReadImage(flags.images[i]);
+      },
+      .name = [&](std::size_t i) { return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i]; }};
+  if (!flags.shard.empty()) return EncodeShard(flags, loaded, pipeline, data ? &*data : nullptr, source);
+  return EncodeRows(pipeline, source, {.first = 0, .count = source.count}, flags.threads, flags.out);
 }
 
 }  // namespace
@@ -96,13 +138,23 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
       "Example:\n"
       "  ckn encode models/mnist.ckn --data mnist:DIR --split train --out features.npy\n"
       "The array is float32 [images][features]: the last map of the network, centred and scaled, as the classifier\n"
-      "sees it. Rows are in the order of the data set or of the command line.");
+      "sees it. Rows are in the order of the data set or of the command line.\n"
+      "With --shard, many machines share the work, each with another I: --out is then a folder, one for all, into "
+      "which\n"
+      "each writes its rows and, last of all, a manifest. A shard that is there whole is not made again. ckn merge "
+      "joins\n"
+      "them.");
   command->add_option("FILE", flags->file, "Model file")->required();
   CLI::Option_group* const source = command->add_option_group("Source");
   AddDataOption(*source, flags->data);
   source->add_option("--images", flags->images, "Image files: PNG, JPEG, WebP, BMP, TIFF or PNM")->type_name("PATH");
   source->require_option(1);
-  command->add_option("--out", flags->out, "File to write")->type_name("NPY")->required();
+  command->add_option("--out", flags->out, "File to write; with --shard, folder for the shards")
+      ->type_name("NPY")
+      ->required();
+  command->add_option("--shard", flags->shard, "Only part I, from 0, of N equal parts of the rows")
+      ->type_name("I/N")
+      ->check([](const std::string& text) { return std::string(ParseShard(text).status().message()); });
   AddSplitOption(*command, flags->split);
   AddThreadsOption(*command, flags->threads);
   command->callback([flags, &exit_code] { exit_code = ExitCode("encode", RunEncode(*flags)); });

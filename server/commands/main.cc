@@ -35,6 +35,7 @@ int Run(int argc, char** argv) {
   ckn::AddEvaluateCommand(app, exit_code);
   ckn::AddInspectCommand(app, exit_code);
   ckn::AddEncodeCommand(app, exit_code);
+  ckn::AddMergeCommand(app, exit_code);
   ckn::AddExportCommand(app, exit_code);
   ckn::AddBenchCommand(app, exit_code);
   ckn::AddReproduceCommand(app, exit_code);

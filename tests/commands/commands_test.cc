@@ -307,6 +307,73 @@ TEST_F(EncodeTest, ABadImageIsNamedAndLeavesNoFile) {
   EXPECT_EQ(Ckn({"encode", model_path_, "--images", image_paths_[0], "--out", dir_.File("no/f.npy")}).exit_code, 1);
 }
 
+// Shards of machines that work at the same time, one of which is stopped in its work and started anew.
+TEST_F(EncodeTest, ShardsJoinToTheFileOfASingleRun) {
+  const std::string whole = dir_.File("whole.npy"), folder = dir_.File("shards"), joined = dir_.File("joined.npy");
+  ASSERT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", whole}).exit_code, 0);
+  const auto shard = [&](const std::string& part) {
+    return Ckn({"encode", model_path_, "--data", Data(), "--out", folder, "--shard", part});
+  };
+  for (const char* const part : {"2/4", "0/4", "1/4"}) {
+    const Finished run = shard(part);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  Finished run = Ckn({"merge", folder, "--out", joined});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("got 3 of 4 shards; missing: 3"));
+  ASSERT_EQ(shard("3/4").exit_code, 0);
+  // Stopped before the manifest, and damaged afterwards.
+  const std::string stopped = folder + "/features-00001-of-00004", damaged = folder + "/features-00002-of-00004.npy";
+  const std::string before = ReadAll(stopped + ".npy"), good = ReadAll(damaged);
+  std::filesystem::remove(stopped + ".json");
+  std::filesystem::resize_file(stopped + ".npy", 10);
+  std::ofstream(damaged, std::ios::in | std::ios::out).seekp(200) << "xy";
+  ASSERT_NE(ReadAll(damaged), good);
+  EXPECT_THAT(Ckn({"merge", folder, "--out", joined}).err, HasSubstr("got 3 of 4 shards; missing: 1"));
+  ASSERT_EQ(shard("1/4").exit_code, 0);
+  EXPECT_EQ(ReadAll(stopped + ".npy"), before);
+  run = Ckn({"merge", folder, "--out", joined});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("features-00002-of-00004.npy: got SHA-256"), HasSubstr("encode this shard again")));
+  EXPECT_FALSE(std::filesystem::exists(joined));
+  ASSERT_EQ(shard("2/4").exit_code, 0);
+  run = shard("2/4");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("is there already"));
+  run = Ckn({"merge", folder, "--out", joined});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(ReadAll(joined), ReadAll(whole));
+}
+
+TEST_F(EncodeTest, ShardsThatDoNotBelongTogetherAreRefused) {
+  const std::string folder = dir_.File("shards");
+  ASSERT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", folder, "--shard", "0/2"}).exit_code, 0);
+  // Another list of images into the same folder.
+  Finished run = Ckn({"encode", model_path_, "--images", image_paths_[1], "--out", folder, "--shard", "0/2"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("is of another run; data: got "), HasSubstr("expected \"files\"")));
+  ASSERT_EQ(Ckn({"encode", model_path_, "--images", image_paths_[1], "--out", folder, "--shard", "1/2"}).exit_code, 0);
+  EXPECT_THAT(Ckn({"merge", folder, "--out", dir_.File("f.npy")}).err,
+              HasSubstr("features-00001-of-00002.json: data: "));
+  ASSERT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", folder, "--shard", "0/3"}).exit_code, 0);
+  EXPECT_THAT(Ckn({"merge", folder, "--out", dir_.File("f.npy")}).err, HasSubstr("beside one of"));
+  EXPECT_EQ(Ckn({"merge", dir_.File("none"), "--out", dir_.File("f.npy")}).exit_code, 1);
+  std::filesystem::create_directory(dir_.File("empty"));
+  EXPECT_THAT(Ckn({"merge", dir_.File("empty"), "--out", dir_.File("f.npy")}).err, HasSubstr("no shards"));
+  for (const char* const wrong : {"2/2", "-1/2", "0", "0/0", "a/b", "0/2x", "0/100001", ""}) {
+    run = Ckn({"encode", model_path_, "--data", Data(), "--out", folder, "--shard", wrong});
+    EXPECT_EQ(run.exit_code, 2) << wrong;
+  }
+  // More shards than images: some have none.
+  for (int i = 0; i < 20; ++i) {
+    run = Ckn({"encode", model_path_, "--data", Data(), "--out", dir_.File("many"), "--shard", absl::StrCat(i, "/20")});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  ASSERT_EQ(Ckn({"merge", dir_.File("many"), "--out", dir_.File("f.npy")}).exit_code, 0);
+  EXPECT_EQ(ReadNpy(dir_.File("f.npy"), 15, 36), features_);
+}
+
 TEST_F(EncodeTest, ExactlyOneSourceIsNeeded) {
   const std::string npy = dir_.File("f.npy");
   EXPECT_EQ(Ckn({"encode", model_path_, "--out", npy}).exit_code, 2);
