@@ -7,6 +7,21 @@
 #include "server/base/status.h"
 
 namespace ckn {
+namespace {
+
+// What a thread keeps from image to image.
+struct Workspace {
+  FeatureMap map;
+  ImageU8 mirrored;
+  std::vector<float> features;
+};
+
+Workspace& ThreadWorkspace() {
+  thread_local Workspace workspace;
+  return workspace;
+}
+
+}  // namespace
 
 absl::Status FeatureExtractor::Add(const InputSpec& input, std::vector<Layer> layers) {
   const MapShape shape{input.height, input.width, input.MapChannels()};
@@ -28,24 +43,23 @@ bool FeatureExtractor::has_residual() const {
 
 absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out, float* residual) const {
   assert(static_cast<int>(out.size()) == feature_count_);
-  ImageU8 mirrored;  // made when a network asks for it
-  std::vector<float> other;
+  Workspace& work = ThreadWorkspace();
+  bool mirrored = false;  // made when a network asks for it
   float residuals = 0;
   for (const Network& network : networks_) {
-    CKN_ASSIGN_OR_RETURN(const FeatureMap map, Preprocess(image, network.input));
+    CKN_RETURN_IF_ERROR(Preprocess(image, network.input, work.map));
     const auto count = static_cast<std::size_t>(network.encoder.feature_count());
     float of_image = 0;
-    network.encoder.Encode(map, out.first(count), residual == nullptr ? nullptr : &of_image);
+    network.encoder.Encode(work.map, out.first(count), residual == nullptr ? nullptr : &of_image);
     if (network.input.mirror) {
-      if (mirrored.pixels.empty()) {
-        CKN_ASSIGN_OR_RETURN(mirrored, MirrorLeftRight(image));
-      }
-      CKN_ASSIGN_OR_RETURN(const FeatureMap mirrored_map, Preprocess(mirrored, network.input));
-      other.resize(count);
+      if (!mirrored) CKN_RETURN_IF_ERROR(MirrorLeftRight(image, work.mirrored));
+      mirrored = true;
+      CKN_RETURN_IF_ERROR(Preprocess(work.mirrored, network.input, work.map));
+      work.features.resize(count);
       float of_mirrored = 0;
-      network.encoder.Encode(mirrored_map, other, residual == nullptr ? nullptr : &of_mirrored);
+      network.encoder.Encode(work.map, work.features, residual == nullptr ? nullptr : &of_mirrored);
       of_image = 0.5F * (of_image + of_mirrored);
-      for (std::size_t i = 0; i < count; ++i) out[i] = 0.5F * (out[i] + other[i]);
+      for (std::size_t i = 0; i < count; ++i) out[i] = 0.5F * (out[i] + work.features[i]);
     }
     residuals += of_image;
     out = out.subspan(count);

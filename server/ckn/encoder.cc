@@ -4,9 +4,11 @@
 #include <cassert>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/helpers.h"
 #include "server/base/status.h"
 #include "server/ckn/patch.h"
 #include "server/simd/activate_and_pool.h"
@@ -39,14 +41,22 @@ namespace {
 
 // Patches that must be changed before the product are copied out, this many floats at a time.
 constexpr std::size_t kCopiedFloats = std::size_t{1} << 16;
+// Of a map whose patches are read where they lie.
+constexpr std::size_t kMapFloats = std::size_t{1} << 17;
 // 2 to this is 0; stands for log2(0) of a filter with eta = 0.
 constexpr float kLog2Zero = -1e30F;
+
+// What an exponential and its pooling cost, in operations of the product.
+constexpr double kExponentialOperations = 30;
+// Layers that take less than about 20 us are not worth the waking of another thread.
+constexpr double kMinSharedOperations = 3e6;
 
 // What a thread keeps from image to image, so that encoding asks for no memory once it has run.
 struct Workspace {
   FeatureMap maps[2];  // of the layers, by turns
   std::vector<float> slopes, offsets, norms;
   std::vector<float> patches, whitened;
+  std::vector<double> energies;  // of blocks
   AlignedFloats squares, block;
 };
 
@@ -129,7 +139,9 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
   const PoolingAxis horizontal{out.width, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
 
   const bool copied = packed.copied;
-  const int band = copied ? std::clamp(static_cast<int>(kCopiedFloats / (columns * dim)), 1, rows) : rows;
+  // Rows of patches at a time: large images do not leave the second-level cache between the blocks of filters.
+  const std::size_t row_floats = copied ? columns * dim : static_cast<std::size_t>(map.width) * map.channels;
+  const int band = std::clamp(static_cast<int>((copied ? kCopiedFloats : kMapFloats) / row_floats), 1, rows);
   PatchRows patches;
   patches.columns = static_cast<int>(columns);
   patches.elements = packed.elements;
@@ -145,9 +157,9 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
     patches.first_row = first;
     patches.rows = std::min(band, rows - first);
     const std::size_t count = static_cast<std::size_t>(patches.rows) * columns;
-    if (!copied) {  // one band is all rows
-      PatchNorms(map.values.data(), map.height, map.width, map.channels, layer.patch_size, work.squares,
-                 work.norms.data());
+    if (!copied) {
+      PatchNorms(map.At(first, 0), patches.rows + layer.patch_size - 1, map.width, map.channels, layer.patch_size,
+                 work.squares, work.norms.data());
     }
     for (std::size_t i = 0; copied && i < count; ++i) {
       work.norms[i] = ExtractPatch(map, first + static_cast<int>(i / columns), static_cast<int>(i % columns),
@@ -167,9 +179,20 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
     patches.slope = work.slopes.data();
     patches.offset = work.offsets.data();
     patches.norm = work.norms.data();
-    for (const FilterBank::Block& block : packed.bank.blocks()) {
-      ActivateAndPool(packed.bank, block, patches, vertical, horizontal, out.channels, work.block, out.values.data(),
-                      energy == nullptr ? nullptr : &energy->activations);
+    const std::span<const FilterBank::Block> blocks = packed.bank.blocks();
+    work.energies.assign(blocks.size(), 0);
+    const auto run_block = [&](std::size_t i) {
+      ActivateAndPool(packed.bank, blocks[i], patches, vertical, horizontal, out.channels, ThreadWorkspace().block,
+                      out.values.data(), energy == nullptr ? nullptr : &work.energies[i]);
+    };
+    const double operations = static_cast<double>(count) * layer.filter_count() * (2.0 * dim + kExponentialOperations);
+    if (Helpers* const helpers = Helpers::OfThisThread(); helpers != nullptr && operations > kMinSharedOperations) {
+      helpers->Share(blocks.size(), run_block);
+    } else {
+      for (std::size_t i = 0; i < blocks.size(); ++i) run_block(i);
+    }
+    for (const double of_block : work.energies) {
+      if (energy != nullptr) energy->activations += of_block;
     }
     if (energy != nullptr) energy->patches += static_cast<double>(SquaredNorm(work.norms.data(), count));
   }

@@ -31,6 +31,8 @@ class Encoder {
 
   // xi_0 -> xi_N, flattened [height][width][channels] into out (feature_count() floats).
   // The input's shape must be input_shape(). The result does not depend on the thread or on earlier calls.
+  // A large layer is shared with the Helpers of this thread, if it has any, block by block of its filters; the result
+  // is the same to the last bit.
   //
   // The residual, if asked for, is 1 - sum ||zeta||^2 / sum ||psi||^2 over the patches psi of the last layer and their
   // activations zeta: since ||zeta||^2 approximates K(psi, psi) = ||psi||^2 (eq. (3)), it is the part of the image that

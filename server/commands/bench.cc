@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -14,8 +15,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/cpu_quota.h"
+#include "server/base/helpers.h"
 #include "server/base/matrix.h"
 #include "server/base/resource_usage.h"
 #include "server/base/status.h"
@@ -23,6 +26,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
 #include "server/feature_extractor.h"
+#include "server/serving/executor.h"
 #include "server/simd/exp.h"
 #include "server/simd/gemm.h"
 #include "server/store/model_file.h"
@@ -35,7 +39,7 @@ using SteadyClock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 struct BenchFlags {
-  std::vector<std::string> files, architectures;
+  std::vector<std::string> files, architectures, recipes;
   std::vector<int> sizes, batches{1, 32}, threads{0};
   double seconds = 1;
   bool json = false;
@@ -54,6 +58,7 @@ struct Measurement {
   double images_per_second = 0;        // by the median batch
   double p50 = 0, p99 = 0;             // milliseconds a batch
   double gflops = 0, peak_gflops = 0;  // of the products; of the machine's matrix product with as many threads
+  double memory_mib = 0;               // of the process, at most, while it ran
 };
 
 // The part of one network; the second map of `mirror` counts.
@@ -90,9 +95,19 @@ std::vector<Layer> RandomLayers(const NetworkPlan& plan) {
     const float scale = 1 / std::sqrt(static_cast<float>(layer.patch_dim()));
     for (float& value : layer.filters.reshaped()) value = scale * normal(rng);
     layer.eta.setOnes(layer_plan.filters);
+    if (layer_plan.whiten) layer.whitening.setIdentity(layer.patch_dim(), layer.patch_dim());
     layers.push_back(std::move(layer));
   }
   return layers;
+}
+
+absl::StatusOr<Subject> OfRecipe(const v1::Recipe& recipe, int size, int channels) {
+  const absl::StatusOr<std::vector<NetworkPlan>> plans = ResolveRecipes(recipe, size, size, channels);
+  CKN_RETURN_IF_ERROR(Annotate(plans.status(), absl::StrFormat("%s, %d x %d pixels", recipe.name(), size, size)));
+  Subject subject;
+  subject.name = recipe.name();
+  for (const NetworkPlan& plan : *plans) CKN_RETURN_IF_ERROR(AddNetwork(plan.input, RandomLayers(plan), subject));
+  return subject;
 }
 
 // size 0: that of the data set the architecture is for.
@@ -101,12 +116,17 @@ absl::StatusOr<Subject> OfArchitecture(const std::string& name, int size) {
   const bool stl10 = absl::EndsWith(name, "stl10");
   if (size == 0) size = cifar10 ? 32 : stl10 ? 96 : 28;
   CKN_ASSIGN_OR_RETURN(const v1::Recipe recipe, BuiltInRecipe(name));
-  const absl::StatusOr<std::vector<NetworkPlan>> plans = ResolveRecipes(recipe, size, size, cifar10 || stl10 ? 3 : 1);
-  CKN_RETURN_IF_ERROR(Annotate(plans.status(), absl::StrFormat("%s, %d x %d pixels", name, size, size)));
-  Subject subject;
-  subject.name = name;
-  for (const NetworkPlan& plan : *plans) CKN_RETURN_IF_ERROR(AddNetwork(plan.input, RandomLayers(plan), subject));
-  return subject;
+  return OfRecipe(recipe, size, cifar10 || stl10 ? 3 : 1);
+}
+
+// size 0: the recipe's. Images are gray unless the recipe says otherwise.
+absl::StatusOr<Subject> OfRecipeFile(const std::string& path, int size) {
+  CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, ReadRecipeFile(path));
+  if (recipe.name().empty()) recipe.set_name(std::filesystem::path(path).stem().string());
+  const v1::InputSpec& input = recipe.parts_size() > 0 ? recipe.parts(0).input() : recipe.input();
+  if (size == 0) size = input.height();
+  if (size == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": has no size of its own; give --size"));
+  return OfRecipe(recipe, size, std::max(1, input.channels()));
 }
 
 absl::StatusOr<Subject> OfModel(const std::string& file) {
@@ -135,9 +155,10 @@ struct Operands {
 };
 
 // Square products in the second-level cache, all threads at the same time: the median of a few rounds, GFLOP/s.
-double MatrixProductPeak(ThreadPool& pool) {
+double MatrixProductPeak(int threads) {
   constexpr int kRounds = 7, kProducts = 8;
-  std::vector<Operands> operands(static_cast<std::size_t>(pool.threads()));
+  ThreadPool pool(threads);
+  std::vector<Operands> operands(static_cast<std::size_t>(threads));
   std::array<double, kRounds> rates{};
   for (double& rate : rates) {
     const auto start = SteadyClock::now();
@@ -155,7 +176,9 @@ double MatrixProductPeak(ThreadPool& pool) {
   return rates[kRounds / 2];
 }
 
-absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, ThreadPool& pool, double peak, double seconds) {
+// The images of a batch go to the workers as in ckn serve, the calling thread being one of them; what is left idle
+// helps with the images in work.
+absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, int threads, double peak, double seconds) {
   const double pixels = static_cast<double>(subject.height) * subject.width * subject.channels;
   if (const double bytes = batch * (pixels + 4.0 * subject.extractor.feature_count()); bytes > kMaxBatchBytes) {
     return absl::InvalidArgumentError(
@@ -172,12 +195,15 @@ absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, ThreadPoo
   }
   RowMatrixF features(batch, subject.extractor.feature_count());
   std::vector<absl::Status> statuses(images.size());
+  Executor workers({.threads = threads - 1}, nullptr);
+  const Helpers::Scope scope(&workers);
   const auto run = [&] {
-    pool.ParallelFor(images.size(), [&](std::size_t i, int) {
+    workers.Share(images.size(), [&](std::size_t i) {
       statuses[i] = subject.extractor.Extract(
           images[i], {features.row(static_cast<Eigen::Index>(i)).data(), static_cast<std::size_t>(features.cols())});
     });
   };
+  ResetPeakMemory();
   run();
   for (const absl::Status& status : statuses) CKN_RETURN_IF_ERROR(status);
   constexpr std::size_t kMinBatches = 5;
@@ -191,20 +217,22 @@ absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, ThreadPoo
   std::ranges::sort(times);
   Measurement result;
   result.batch = batch;
-  result.threads = pool.threads();
+  result.threads = threads;
   const double median = times[times.size() / 2];
   result.p50 = 1e3 * median;
   result.p99 = 1e3 * times[std::min(times.size() - 1, times.size() * 99 / 100)];
   result.images_per_second = batch / median;
   result.gflops = 1e-9 * subject.flop * result.images_per_second;
   result.peak_gflops = peak;
+  result.memory_mib = PeakMemoryMib();
   return result;
 }
 
 void PrintRow(const Subject& subject, const Measurement& row) {
-  std::printf("%-18s %9s %6d %8d %10.0f %9.3f %9.3f %8.1f %6.0f %%\n", subject.name.c_str(),
+  std::printf("%-18s %9s %6d %8d %10.0f %9.3f %9.3f %8.1f %6.0f %% %8.0f\n", subject.name.c_str(),
               absl::StrFormat("%dx%dx%d", subject.height, subject.width, subject.channels).c_str(), row.batch,
-              row.threads, row.images_per_second, row.p50, row.p99, row.gflops, 100 * row.gflops / row.peak_gflops);
+              row.threads, row.images_per_second, row.p50, row.p99, row.gflops, 100 * row.gflops / row.peak_gflops,
+              row.memory_mib);
   std::fflush(stdout);
 }
 
@@ -221,7 +249,8 @@ Json RowJson(const Subject& subject, const Measurement& row) {
           {"p50_ms", row.p50},
           {"p99_ms", row.p99},
           {"gflops", row.gflops},
-          {"matrix_product_gflops", row.peak_gflops}};
+          {"matrix_product_gflops", row.peak_gflops},
+          {"peak_memory_mib", row.memory_mib}};
 }
 
 absl::Status RunBench(const BenchFlags& flags) {
@@ -238,20 +267,26 @@ absl::Status RunBench(const BenchFlags& flags) {
       subjects.push_back(std::move(subject));
     }
   }
+  for (const std::string& file : flags.recipes) {
+    for (const int size : sizes) {
+      CKN_ASSIGN_OR_RETURN(Subject subject, OfRecipeFile(file, size));
+      subjects.push_back(std::move(subject));
+    }
+  }
   Json json;
   json["cpu"] = CpuName();
   json["simd"] = SimdTargetName();
   json["rows"] = Json::array();
   if (!flags.json) {
-    std::printf("%s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s\n", CpuName().c_str(), SimdTargetName(), "network",
-                "input", "batch", "threads", "images/s", "p50 ms", "p99 ms", "GFLOP/s", "of peak");
+    std::printf("%s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s\n", CpuName().c_str(), SimdTargetName(),
+                "network", "input", "batch", "threads", "images/s", "p50 ms", "p99 ms", "GFLOP/s", "of peak", "MiB");
   }
   for (const int threads : flags.threads) {
-    ThreadPool pool(threads > 0 ? threads : AvailableCpus());
-    const double peak = MatrixProductPeak(pool);
+    const int workers = threads > 0 ? threads : AvailableCpus();
+    const double peak = MatrixProductPeak(workers);
     for (const Subject& subject : subjects) {
       for (const int batch : flags.batches) {
-        CKN_ASSIGN_OR_RETURN(const Measurement row, Measure(subject, batch, pool, peak, flags.seconds));
+        CKN_ASSIGN_OR_RETURN(const Measurement row, Measure(subject, batch, workers, peak, flags.seconds));
         if (flags.json) {
           json["rows"].push_back(RowJson(subject, row));
         } else {
@@ -273,16 +308,20 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  ckn bench models/mnist.ckn\n"
       "  ckn bench --arch ckn-pm-cifar10 --size 32 64 128 --batch 1 32 --threads 1 2\n"
-      "Times are medians over batches, the images of a batch shared out to the threads. GFLOP/s are those of the\n"
-      "products alone; \"of peak\" is against square matrix products run just before with as many threads.");
+      "Times are medians over batches, the images of a batch shared out to the threads; threads that would be idle\n"
+      "help with the images in work, as in ckn serve: --batch 1 shows the latency of a lone image. GFLOP/s are those\n"
+      "of the products alone; \"of peak\" is against square matrix products run just before with as many threads.");
   auto* const files = command->add_option("FILES", flags->files, "Model files")->type_name("FILE");
   auto* const architectures =
       command->add_option("--arch", flags->architectures, "Architectures by name, with random filters")
           ->check(CLI::IsMember(BuiltInRecipeNames()))
           ->type_name("NAME");
-  command->add_option("--size", flags->sizes, "Sides of the images, in pixels; default: the architecture's data set's")
+  auto* const recipes =
+      command->add_option("--recipe", flags->recipes, "Recipe files, with random filters")->type_name("FILE");
+  command
+      ->add_option("--size", flags->sizes,
+                   "Sides of the images of --arch and --recipe, in pixels; default: the architecture's data set's")
       ->check(CLI::Range(1, 8192))
-      ->needs(architectures)
       ->type_name("N");
   command->add_option("--batch", flags->batches, "Images at a time")
       ->check(CLI::Range(1, 65536))
@@ -297,10 +336,10 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->type_name("X");
   command->add_flag("--json", flags->json, "Print JSON instead of a table");
-  command->callback([flags, files, architectures, &exit_code] {
-    if (files->empty() && architectures->empty()) {
-      throw CLI::RequiredError("ckn bench: a model file or --arch");
-    }
+  command->callback([flags, files, architectures, recipes, &exit_code] {
+    const bool sized = !architectures->empty() || !recipes->empty();
+    if (files->empty() && !sized) throw CLI::RequiredError("ckn bench: a model file, --arch or --recipe");
+    if (!flags->sizes.empty() && !sized) throw CLI::RequiresError("--size", "--arch or --recipe");
     exit_code = ExitCode("bench", RunBench(*flags));
   });
 }

@@ -31,9 +31,17 @@ absl::Status ValidateImage(const ImageU8& image) {
   return absl::OkStatus();
 }
 
+// The map has as many values as before: no memory is asked for.
+void Reshape(FeatureMap& map, int height, int width, int channels) {
+  map.height = height;
+  map.width = width;
+  map.channels = channels;
+  map.values.resize(static_cast<std::size_t>(height) * width * channels);
+}
+
 // (d/dx, d/dy) of a one-channel map: central differences, one-sided at the borders, 0 across a side of one pixel.
-FeatureMap Gradient(const FeatureMap& gray) {
-  FeatureMap out(gray.height, gray.width, 2);
+void Gradient(const FeatureMap& gray, FeatureMap& out) {
+  Reshape(out, gray.height, gray.width, 2);
   for (int y = 0; y < gray.height; ++y) {
     const int above = std::max(y - 1, 0);
     const int below = std::min(y + 1, gray.height - 1);
@@ -49,7 +57,23 @@ FeatureMap Gradient(const FeatureMap& gray) {
     d[0] = last > 0 ? row[1] - row[0] : 0;
     d[2 * last] = last > 0 ? row[last] - row[last - 1] : 0;
   }
-  return out;
+}
+
+// Divisions, not products with an inverse: they round to the nearest number.
+void Convert(const ImageU8& image, int channels, FeatureMap& map) {
+  Reshape(map, image.height, image.width, channels);
+  const std::size_t pixels = static_cast<std::size_t>(image.height) * image.width;
+  const std::uint8_t* const in = image.pixels.data();
+  float* const out = map.values.data();
+  if (image.channels == channels) {
+    for (std::size_t i = 0; i < pixels * static_cast<std::size_t>(channels); ++i) {
+      out[i] = static_cast<float>(in[i]) / 255;
+    }
+  } else if (channels == 1) {
+    for (std::size_t i = 0; i < pixels; ++i) out[i] = static_cast<float>(Luma1000(in + 3 * i)) / 255000;
+  } else {
+    for (std::size_t i = 0; i < pixels; ++i) std::fill_n(out + 3 * i, 3, static_cast<float>(in[i]) / 255);
+  }
 }
 
 }  // namespace
@@ -77,9 +101,9 @@ absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width) {
   return out;
 }
 
-absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image) {
+absl::Status MirrorLeftRight(const ImageU8& image, ImageU8& out) {
   CKN_RETURN_IF_ERROR(ValidateImage(image));
-  ImageU8 out = image;
+  out = image;
   const std::size_t row = static_cast<std::size_t>(image.width) * image.channels;
   for (std::size_t first = 0; first < image.pixels.size(); first += row) {
     for (int x = 0; x < image.width; ++x) {
@@ -88,10 +112,16 @@ absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image) {
       std::copy_n(from, image.channels, out.pixels.begin() + to);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image) {
+  ImageU8 out;
+  CKN_RETURN_IF_ERROR(MirrorLeftRight(image, out));
   return out;
 }
 
-absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec) {
+absl::Status Preprocess(const ImageU8& image, const InputSpec& spec, FeatureMap& map) {
   CKN_RETURN_IF_ERROR(ValidateImage(image));
   ImageU8 resized;
   const ImageU8* source = &image;
@@ -104,26 +134,20 @@ absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spe
     CKN_ASSIGN_OR_RETURN(resized, Resize(image, spec.height, spec.width));
     source = &resized;
   }
-
-  const bool gradient = spec.map == InputMap::kGradient;
-  const int channels = gradient ? 1 : spec.channels;
-  FeatureMap map(spec.height, spec.width, channels);
-  const std::size_t pixels = static_cast<std::size_t>(spec.height) * spec.width;
-  const std::uint8_t* const in = source->pixels.data();
-  float* const out = map.values.data();
-  // Divisions, not products with an inverse: they round to the nearest number.
-  if (source->channels == channels) {
-    for (std::size_t i = 0; i < pixels * static_cast<std::size_t>(channels); ++i) {
-      out[i] = static_cast<float>(in[i]) / 255;
-    }
-  } else if (channels == 1) {
-    for (std::size_t i = 0; i < pixels; ++i) out[i] = static_cast<float>(Luma1000(in + 3 * i)) / 255000;
+  if (spec.map == InputMap::kPixels) {
+    Convert(*source, spec.channels, map);
   } else {
-    for (std::size_t i = 0; i < pixels; ++i) {
-      std::fill_n(out + 3 * i, 3, static_cast<float>(in[i]) / 255);
-    }
+    thread_local FeatureMap gray;
+    Convert(*source, 1, gray);
+    Gradient(gray, map);
   }
-  return gradient ? Gradient(map) : map;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec) {
+  FeatureMap map;
+  CKN_RETURN_IF_ERROR(Preprocess(image, spec, map));
+  return map;
 }
 
 }  // namespace ckn

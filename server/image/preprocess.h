@@ -1,5 +1,6 @@
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/feature_map.h"
 #include "server/image/image.h"
@@ -26,10 +27,13 @@ struct InputSpec {
 absl::StatusOr<ImageU8> Resize(const ImageU8& image, int height, int width);
 
 // Left and right exchanged. INVALID_ARGUMENT for an image that is not one.
+absl::Status MirrorLeftRight(const ImageU8& image, ImageU8& out);
 absl::StatusOr<ImageU8> MirrorLeftRight(const ImageU8& image);
 
 // Colour conversion, size check or resize, then the input map. The one path from pixels to xi_0: training, evaluation
 // and serving all call it. INVALID_ARGUMENT when the size is not the model's and the policy is kReject.
+// The first form asks for no memory when `map` had room for such a map and the image needs no resizing.
+absl::Status Preprocess(const ImageU8& image, const InputSpec& spec, FeatureMap& map);
 absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spec);
 
 }  // namespace ckn

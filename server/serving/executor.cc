@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -83,16 +84,57 @@ std::size_t Executor::queue_length() const {
 }
 
 void Executor::Work() {
+  const Scope scope(this);
   for (;;) {
     Item item;
     {
       const absl::MutexLock lock(&mu_);
-      while (queue_.empty() && !draining_) changed_.Wait(&mu_);
-      if (queue_.empty()) return;
+      while (queue_.empty() && shared_.empty() && !draining_) {
+        ++idle_;
+        changed_.Wait(&mu_);
+        --idle_;
+      }
+      if (queue_.empty()) {
+        if (shared_.empty()) return;
+        Help();
+        continue;
+      }
       item = Take();
     }
     Run(item);
   }
+}
+
+void Executor::Help() {
+  Shared& shared = *shared_.front();
+  ++shared.helping;
+  mu_.Unlock();
+  shared.loop.Run(&jobs_wait_);
+  mu_.Lock();
+  if (shared.loop.exhausted()) Withdraw(shared);
+  if (--shared.helping == 0) helped_.SignalAll();
+}
+
+void Executor::Withdraw(Shared& shared) {
+  shared_.erase(std::remove(shared_.begin(), shared_.end(), &shared), shared_.end());
+}
+
+void Executor::Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) {
+  Shared shared{.loop = {count, body}};
+  const auto idle = static_cast<std::size_t>(idle_.load(std::memory_order_relaxed));
+  const bool open = idle > 0 && count > 1;
+  if (open) {
+    const absl::MutexLock lock(&mu_);
+    shared_.push_back(&shared);
+    for (std::size_t i = 0; i < std::min(count - 1, idle); ++i) changed_.Signal();
+  }
+  shared.loop.Run();
+  if (open) {
+    const absl::MutexLock lock(&mu_);
+    Withdraw(shared);
+    while (shared.helping > 0) helped_.Wait(&mu_);
+  }
+  shared.loop.RethrowError();
 }
 
 void Executor::AdmitPatient() {
@@ -113,6 +155,7 @@ Executor::Item Executor::Take() {
 }
 
 void Executor::Publish() {
+  jobs_wait_.store(!queue_.empty(), std::memory_order_relaxed);
   if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
   if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "prometheus/gauge.h"
+#include "server/base/helpers.h"
 
 namespace ckn {
 
@@ -42,12 +43,15 @@ struct ExecutorOptions {
 // Workers take one item at a time from the waiting jobs in turn, so that a call with a thousand images neither blocks
 // the calls behind it nor leaves workers idle. No lock is held while an item runs. Every accepted job gets its done(),
 // also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up to its run.
-class Executor {
+//
+// A worker that finds the queue empty joins the loops that items share (Helpers): one image alone is computed by all
+// workers, many images by one worker each. It leaves such a loop when a job comes.
+class Executor : public Helpers {
  public:
   // The gauges follow the number of waiting jobs and the bytes of all; may be null.
   Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length, prometheus::Gauge* bytes = nullptr);
   // Drains.
-  ~Executor();
+  ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -57,6 +61,9 @@ class Executor {
 
   // Accepts no more jobs, finishes those accepted and stops the workers.
   void Drain();
+
+  // The helpers of items are the workers that wait at that moment; other threads may ask, too.
+  void Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) override;
 
   // Runs one item of the next job on the calling thread. False when nothing waits.
   bool RunOne();
@@ -75,7 +82,15 @@ class Executor {
     std::size_t index = 0;
   };
 
+  // A loop that is open to all, and how many have come to help.
+  struct Shared {
+    SharedLoop loop;
+    int helping = 0;
+  };
+
   void Work();
+  void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Withdraw(Shared& shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdmitPatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Item Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -89,6 +104,11 @@ class Executor {
   absl::CondVar changed_;
   std::deque<std::shared_ptr<Running>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
   std::deque<std::shared_ptr<Running>> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<Shared*> shared_ ABSL_GUARDED_BY(mu_);
+  absl::CondVar helped_;
+  // Changed under mu_: workers that wait; whether the queue holds anything.
+  std::atomic<int> idle_{0};
+  std::atomic<bool> jobs_wait_{false};
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -1,24 +1,10 @@
-// A binary of its own: it counts what all of it asks for.
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/base/helpers.h"
 #include "server/ckn/encoder.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-// Not inlined: the compiler would take memory from malloc and the operators for a mismatch.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* const memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/testing/count_allocations.h"
 
 namespace ckn {
 namespace {
@@ -35,18 +21,38 @@ Layer MakeLayer(int patch_size, int channels, int filters, bool subtract_mean) {
   return layer;
 }
 
+// Finds nobody to help.
+class Alone : public Helpers {
+ public:
+  void Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) override {
+    ++loops;
+    SharedLoop(count, body).Run();
+  }
+  int loops = 0;
+};
+
+// Also of the layers that are shared, and of every way to the patches: in the map, centred, whitened.
 TEST(AllocationTest, EncodingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
-  for (const bool subtract_mean : {false, true}) {
-    const absl::StatusOr<Encoder> encoder =
-        Encoder::Create({MakeLayer(3, 3, 20, subtract_mean), MakeLayer(2, 20, 50, false)}, {32, 24, 3});
-    ASSERT_TRUE(encoder.ok()) << encoder.status();
-    const FeatureMap map(32, 24, 3);
-    std::vector<float> features(static_cast<std::size_t>(encoder->feature_count()));
-    encoder->Encode(map, features);
-    const int before = allocations;
-    EXPECT_GT(before, 0);
-    for (int i = 0; i < 3; ++i) encoder->Encode(map, features);
-    EXPECT_EQ(allocations, before);
+  for (const MapShape& shape : {MapShape{32, 24, 1}, MapShape{32, 24, 2}, MapShape{96, 96, 3}}) {
+    for (const char* const kind : {"plain", "centred", "whitened", "projected"}) {
+      const std::string patches = kind;
+      Layer first = MakeLayer(3, shape.channels, 20, patches != "plain");
+      if (patches == "whitened") first.whitening.setIdentity(first.patch_dim(), first.patch_dim());
+      if (patches == "projected") first.projection.setIdentity(20, 20);
+      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 20, 50, false)}, shape);
+      ASSERT_TRUE(encoder.ok()) << encoder.status();
+      const FeatureMap map(shape.height, shape.width, shape.channels);
+      std::vector<float> features(static_cast<std::size_t>(encoder->feature_count()));
+      Alone helpers;
+      const Helpers::Scope scope(&helpers);
+      float residual = 0;
+      encoder->Encode(map, features, &residual);
+      const int before = ::ckn::testing::Allocations();
+      EXPECT_GT(before, 0);
+      for (int i = 0; i < 3; ++i) encoder->Encode(map, features, &residual);
+      EXPECT_EQ(::ckn::testing::Allocations(), before) << patches << ", " << shape.channels << " channels";
+      EXPECT_EQ(helpers.loops > 0, shape.height == 96);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/helpers.h"
 #include "server/ckn/kernel_map_slow.h"
 #include "server/ckn/patch.h"
 #include "tests/testing/simd_targets.h"
@@ -97,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
                                            TwinCase{28, 28, 2, {{1, 2, 12, 2}, {3, 12, 50, 3}}},
                                            TwinCase{13, 11, 3, {{3, 3, 5, 2, 2}, {2, 5, 9, 2, 3}, {1, 9, 6, 1}}},
                                            TwinCase{9, 31, 1, {{4, 1, 33, 5, 1, true, 0.5F}}},
-                                           TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
+                                           TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 420, 12, {{4, 12, 5, 3}}},
+                                           TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
 TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
   for (const float sigma : {1e-3F, 0.03F, 0.1F, 0.8F, 30.0F}) {
@@ -228,6 +230,49 @@ TEST(EncoderTest, ManyThreadsGiveTheBitsOfOne) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(alone, together);
+}
+
+// Runs the loops of a layer on three threads, the last item first.
+class BackwardHelpers : public Helpers {
+ public:
+  void Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) override {
+    ++loops;
+    const auto backward = [&](std::size_t i) { body(count - 1 - i); };
+    SharedLoop loop(count, backward);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back([&] { loop.Run(); });
+    for (std::thread& thread : threads) thread.join();
+    loop.RethrowError();
+  }
+  int loops = 0;
+};
+
+TEST(EncoderTest, HelpersGiveTheBitsOfOneThread) {
+  for (const bool subtract_mean : {false, true}) {
+    const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1),
+                                       RandomLayer({3, 12, 250, 3, 1, subtract_mean}, 2)};
+    const Encoder encoder = MakeEncoder(layers, {48, 48, 2});
+    const FeatureMap map = RandomMap(48, 48, 2, 3);
+    std::vector<float> alone(static_cast<std::size_t>(encoder.feature_count())), shared(alone.size());
+    float residual_alone = 0, residual_shared = 0;
+    encoder.Encode(map, alone, &residual_alone);
+    BackwardHelpers helpers;
+    {
+      const Helpers::Scope scope(&helpers);
+      encoder.Encode(map, shared, &residual_shared);
+    }
+    EXPECT_GE(helpers.loops, 1);
+    EXPECT_EQ(alone, shared);
+    EXPECT_EQ(residual_alone, residual_shared);
+  }
+}
+
+TEST(EncoderTest, SmallLayersAreNotShared) {
+  const Encoder encoder = MakeEncoder({RandomLayer({3, 1, 8, 2}, 1)}, {12, 12, 1});
+  BackwardHelpers helpers;
+  const Helpers::Scope scope(&helpers);
+  Encode(encoder, RandomMap(12, 12, 1, 1));
+  EXPECT_EQ(helpers.loops, 0);
 }
 
 TEST(EncoderTest, ScalesWithTheInput) {  // psi(c u) = c psi(u), c > 0, above the floor of the norm

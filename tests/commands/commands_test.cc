@@ -658,6 +658,7 @@ TEST_F(BenchTest, MeasuresEachNetworkBatchAndNumberOfThreads) {
     EXPECT_NEAR(row["gflops"].get<double>(),
                 1e-3 * row["mflop_per_image"].get<double>() * row["images_per_second"].get<double>(), 1e-6);
     EXPECT_GT(row["matrix_product_gflops"], 0);
+    EXPECT_GT(row["peak_memory_mib"], 0);
   }
   const Json& gm1 = json["rows"][4];  // 28 x 28 x 12 orientations of 2, then 12 x 12 x 50 filters of 3 x 3 x 12
   EXPECT_EQ(gm1["network"], "ckn-gm1");
@@ -670,6 +671,21 @@ TEST_F(BenchTest, PrintsATable) {
   const Finished run = Ckn({"bench", model_path_, "--batch", "2", "--threads", "1", "--seconds", "0"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("images/s"), HasSubstr("tiny"), HasSubstr("8x8x1")));
+}
+
+TEST_F(BenchTest, MeasuresRecipes) {
+  const std::string path = dir_.File("two.recipe");
+  std::ofstream(path) << "layers { patch_size: 3 filters: 20 subsampling: 2 }\nlayers { patch_size: 2 filters: 8 "
+                         "subsampling: 2 }\n";
+  const Finished run =
+      Ckn({"bench", "--recipe", path, "--size", "16", "--batch", "1", "--threads", "2", "--seconds", "0", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json row = Json::parse(run.out)["rows"][0];
+  EXPECT_EQ(row["network"], "two");
+  EXPECT_NEAR(row["mflop_per_image"].get<double>(), 2e-6 * (14 * 14 * 20 * 9 + 6 * 6 * 8 * 80), 1e-9);
+  const Finished without_size = Ckn({"bench", "--recipe", path});
+  EXPECT_EQ(without_size.exit_code, 1);
+  EXPECT_THAT(without_size.err, HasSubstr("give --size"));
 }
 
 TEST_F(BenchTest, RefusesWhatCannotBeMeasured) {

@@ -1,14 +1,19 @@
 #include "server/serving/executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -204,6 +209,67 @@ TEST(ExecutorTest, DestructorFinishesAcceptedJobs) {
     }
   }
   EXPECT_EQ(finished, 100);
+}
+
+TEST(ExecutorTest, IdleWorkersJoinASharedLoop) {
+  Executor executor({.threads = 2, .max_queue = 8}, nullptr);
+  const std::thread::id caller = std::this_thread::get_id();
+  // The workers may not have come to wait yet.
+  for (bool helped = false; !helped;) {
+    std::vector<std::atomic<int>> runs(50);
+    std::atomic<int> by_others{0};
+    executor.Share(runs.size(), [&](std::size_t i) {
+      ++runs[i];
+      if (std::this_thread::get_id() != caller) ++by_others;
+      absl::SleepFor(absl::Microseconds(100));
+    });
+    for (const std::atomic<int>& count : runs) ASSERT_EQ(count, 1);
+    helped = by_others > 0;
+  }
+}
+
+TEST(ExecutorTest, ItemsHaveTheWorkersAsHelpers) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  Helpers* helpers = nullptr;
+  absl::Notification done;
+  ASSERT_TRUE(
+      executor.Submit({.run = [&](std::size_t) { helpers = Helpers::OfThisThread(); }, .done = [&] { done.Notify(); }})
+          .ok());
+  done.WaitForNotification();
+  EXPECT_EQ(helpers, &executor);
+}
+
+TEST(ExecutorTest, AJobThatComesTakesTheHelpersAway) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (bool helped = false; !helped;) {
+    std::atomic<int> by_helper{0};
+    int by_helper_before_job = 0;
+    absl::Notification ran;
+    executor.Share(20, [&](std::size_t) {
+      if (std::this_thread::get_id() == caller) {
+        // Until the job has run, all but this item are the helper's, if it wants them.
+        if (!ran.HasBeenNotified()) ran.WaitForNotificationWithTimeout(absl::Milliseconds(20));
+      } else if (++by_helper == 1) {
+        ASSERT_TRUE(
+            executor
+                .Submit({.run = [&](std::size_t) { by_helper_before_job = by_helper; }, .done = [&] { ran.Notify(); }})
+                .ok());
+      }
+    });
+    if (by_helper == 0) continue;  // it was not waiting yet
+    helped = true;
+    ran.WaitForNotification();
+    EXPECT_EQ(by_helper_before_job, 1);
+  }
+}
+
+TEST(ExecutorTest, WhatASharedLoopThrowsIsThrownToItsCaller) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  const auto body = [](std::size_t i) {
+    if (i == 7) throw std::runtime_error("no memory");
+  };
+  EXPECT_THROW(executor.Share(20, body), std::runtime_error);
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+#!/usr/bin/python3
+"""How the cost of encoding grows: with image area, filters, patch size, batch, threads and the number of loaded models.
+
+usage: growth.py CKN MODEL [--seconds X] [--json FILE] [--plot FILE]
+
+Prints one Markdown table; each part changes one thing about a network of two layers (patches of 3x3 and 50 filters, then
+patches of 3x3 and 100 filters, subsampling 2 each, images of 32x32, batch 8, one thread). Memory is the process's.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+TIMEOUT = 600  # seconds a call
+SIZES = [28, 64, 128, 256, 512]
+FILTERS = [25, 50, 100, 200, 400, 800]
+PATCH_SIZES = [1, 2, 3, 5, 7]
+BATCHES = [1, 4, 16, 64, 256]
+MODELS = [1, 4, 16, 64]
+
+
+def recipe(folder, filters=100, patch_size=3):
+    path = os.path.join(folder, f"{filters}_{patch_size}.recipe")
+    with open(path, "w") as file:
+        file.write("layers { patch_size: 3 filters: 50 subsampling: 2 }\n"
+                   f"layers {{ patch_size: {patch_size} filters: {filters} subsampling: 2 }}\n")
+    return path
+
+
+def bench(ckn, seconds, *arguments, batch=(8,), threads=(1,)):
+    command = [ckn, "bench", *map(str, arguments), "--batch", *map(str, batch), "--threads", *map(str, threads),
+               "--seconds", str(seconds), "--json"]
+    return json.loads(subprocess.run(command, check=True, timeout=TIMEOUT, stdout=subprocess.PIPE).stdout)["rows"]
+
+
+def measure(ckn, model, seconds, folder):
+    """[(what grows, its value, the bench row)]"""
+    rows = []
+    plain = recipe(folder)
+    for size in SIZES:
+        rows.append(("image side", size, bench(ckn, seconds, "--recipe", plain, "--size", size)[0]))
+    for filters in FILTERS:
+        rows.append(("filters", filters, bench(ckn, seconds, "--recipe", recipe(folder, filters), "--size", 32)[0]))
+    for patch_size in PATCH_SIZES:
+        path = recipe(folder, patch_size=patch_size)
+        rows.append(("patch size", patch_size, bench(ckn, seconds, "--recipe", path, "--size", 32)[0]))
+    for batch in BATCHES:
+        rows.append(("batch", batch, bench(ckn, seconds, "--recipe", plain, "--size", 32, batch=[batch])[0]))
+    for threads in range(1, len(os.sched_getaffinity(0)) + 1):
+        for batch in (1, 64):
+            row = bench(ckn, seconds, "--recipe", plain, "--size", 128, batch=[batch], threads=[threads])[0]
+            rows.append((f"threads, batch {batch}", threads, row))
+    copies = []
+    for count in MODELS:
+        while len(copies) < count:
+            copies.append(os.path.join(folder, f"{len(copies)}.ckn"))
+            shutil.copy(model, copies[-1])
+        rows.append(("loaded models", count, bench(ckn, 0, *copies)[-1]))
+    return rows
+
+
+def table(rows):
+    lines = ["| what grows | to | ms an image | images/s | GFLOP/s | memory, MiB |", "|---|---|---|---|---|---|"]
+    for name, value, row in rows:
+        lines.append(f"| {name} | {value} | {1e3 / row['images_per_second']:.3g} | {row['images_per_second']:.0f} | "
+                     f"{row['gflops']:.0f} | {row['peak_memory_mib']:.0f} |")
+    return "\n".join(lines)
+
+
+def plot(rows, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(name for name, _, _ in rows))
+    figure, axes = pyplot.subplots(2, len(names), figsize=(3.2 * len(names), 6), squeeze=False)
+    for column, name in enumerate(names):
+        points = [(value, row) for other, value, row in rows if other == name]
+        for axis, label, of in ((axes[0][column], "ms an image", lambda row: 1e3 / row["images_per_second"]),
+                                (axes[1][column], "memory, MiB", lambda row: row["peak_memory_mib"])):
+            axis.loglog([value for value, _ in points], [of(row) for _, row in points], marker="o")
+            axis.set_xlabel(name)
+            axis.set_ylabel(label)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ckn", help="the ckn binary")
+    parser.add_argument("model", help="a model file, loaded several times")
+    parser.add_argument("--seconds", type=float, default=1, help="time of one measurement")
+    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--plot", help="also draw them into this file (PNG, SVG, PDF)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ckn_growth_") as folder:
+        rows = measure(arguments.ckn, arguments.model, arguments.seconds, folder)
+    print(table(rows))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump([{"what": name, "value": value, **row} for name, value, row in rows], file, indent=2)
+    if arguments.plot:
+        plot(rows, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
