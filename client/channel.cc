@@ -14,6 +14,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const Clie
   arguments.SetMaxSendMessageSize(bytes);
   // gRPC's default sends everything to the first address of the name.
   arguments.SetLoadBalancingPolicyName("round_robin");
+  if (options.follow_health) arguments.SetServiceConfigJSON(R"({"healthCheckConfig": {"serviceName": ""}})");
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (options.tls) {
     grpc::SslCredentialsOptions tls;

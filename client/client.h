@@ -25,6 +25,10 @@ struct ClientOptions {
   std::int64_t max_message_bytes = std::int64_t{64} << 20;
   // True: a call waits, up to its timeout, for a server that does not answer yet. False: it fails with UNAVAILABLE.
   bool wait_for_ready = false;
+  // True: of a server's addresses, those get no calls whose health is NOT_SERVING, as it is for a while before a server
+  // stops (ckn serve --lame-duck-ms): no call meets a server that stops, as long as there is another. False: calls are
+  // sent as long as there is a connection.
+  bool follow_health = false;
   std::optional<ClientTls> tls = std::nullopt;  // not set: clear text
   std::string token = {};                       // for servers that ask for one
 };

@@ -57,6 +57,9 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
   app.add_option("--token-file", flags.token_file, "The first line is the token to show to the server")
       ->type_name("FILE");
   app.add_flag("--wait", flags.wait, "Wait for a server that is not up yet, for as long as --timeout");
+  app.add_flag("--follow-health", flags.follow_health,
+               "Send nothing to addresses whose health is NOT_SERVING, as it is before a server stops "
+               "(ckn serve --lame-duck-ms)");
   app.add_option("--max-message-mib", flags.max_message_mib, "Size of a request or a reply, in MiB")
       ->type_name("MIB")
       ->check(CLI::Range(1, 2047))
@@ -66,7 +69,8 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
 absl::StatusOr<ClientOptions> ReadClientOptions(const ConnectionFlags& flags) {
   ClientOptions options{.timeout = absl::Seconds(flags.timeout_seconds),
                         .max_message_bytes = std::int64_t{flags.max_message_mib} << 20,
-                        .wait_for_ready = flags.wait};
+                        .wait_for_ready = flags.wait,
+                        .follow_health = flags.follow_health};
   if (flags.tls || !flags.tls_ca.empty()) {
     ClientTls tls;
     CKN_ASSIGN_OR_RETURN(tls.server_ca, ReadText(flags.tls_ca));

@@ -13,6 +13,7 @@ struct ConnectionFlags {
   std::string server = "127.0.0.1:8500";
   double timeout_seconds = 60;
   bool wait = false;
+  bool follow_health = false;
   int max_message_mib = 64;
   bool tls = false;
   std::string tls_ca, tls_cert, tls_key, token_file;

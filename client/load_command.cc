@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -35,11 +34,11 @@ constexpr int kNoiseImages = 16;
 struct LoadFlags {
   std::vector<std::string> images;
   std::string pixels;  // "HxWxC"
-  RequestOptions request;
+  std::string method = "classify", protocol = "ckn", arrivals = "constant";
+  RequestOptions request;  // but for method and protocol
   std::optional<double> rate, seconds;
   std::optional<int> in_flight;
   std::optional<std::int64_t> calls;
-  Arrivals arrivals = Arrivals::kConstant;
   std::uint64_t seed = 1;
   int connections = 1, threads = 1;
   std::vector<std::string> tolerate;
@@ -104,11 +103,13 @@ LoadPlan MakePlan(const LoadFlags& flags, const std::string& server, const Clien
                 .threads = flags.threads,
                 .request = flags.request,
                 .rate = flags.rate,
-                .arrivals = flags.arrivals,
+                .arrivals = flags.arrivals == "poisson" ? Arrivals::kPoisson : Arrivals::kConstant,
                 .seed = flags.seed,
                 .in_flight = flags.in_flight.value_or(flags.rate ? kDefaultOpenInFlight
                                                                  : std::max(kDefaultClosedInFlight, flags.connections)),
                 .tolerated = {}};
+  plan.request.method = flags.method == "encode" ? LoadMethod::kEncode : LoadMethod::kClassify;
+  plan.request.protocol = flags.protocol == "oip" ? LoadProtocol::kOpenInference : LoadProtocol::kNative;
   if (flags.calls) plan.calls = *flags.calls;
   if (flags.seconds || !flags.calls) plan.duration = absl::Seconds(flags.seconds.value_or(kDefaultSeconds));
   for (const std::string& name : flags.tolerate) plan.tolerated.insert(*ParseStatusCode(name));  // checked before
@@ -136,7 +137,7 @@ int Run(const LoadFlags& flags, const ConnectionFlags& connection) {
 
 // What CLI11 cannot say.
 void CheckFlags(const LoadFlags& flags) {
-  if (flags.request.stream && flags.request.protocol != LoadProtocol::kOpenInference) {
+  if (flags.request.stream && flags.protocol != "oip") {
     throw CLI::ValidationError("--stream", "only with --protocol oip");
   }
   if (!flags.rate && flags.in_flight && *flags.in_flight < flags.connections) {
@@ -189,14 +190,14 @@ void AddLoadCommand(CLI::App& app, const ConnectionFlags& connection, int& exit_
       ->type_name("NAME");
   command->add_option("--model-version", flags->request.model_version, "Version of the model (default: the latest)")
       ->type_name("V");
-  command->add_option("--method", flags->request.method, "What to ask for: classes or features (default: classify)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, LoadMethod>{{"classify", LoadMethod::kClassify}, {"encode", LoadMethod::kEncode}}))
-      ->type_name("classify|encode");
-  command->add_option("--protocol", flags->request.protocol, "ckn.v1, or the Open Inference Protocol (default: ckn)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, LoadProtocol>{{"ckn", LoadProtocol::kNative}, {"oip", LoadProtocol::kOpenInference}}))
-      ->type_name("ckn|oip");
+  command->add_option("--method", flags->method, "What to ask for: classes or features")
+      ->check(CLI::IsMember({"classify", "encode"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--protocol", flags->protocol, "ckn.v1, or the Open Inference Protocol")
+      ->check(CLI::IsMember({"ckn", "oip"}))
+      ->capture_default_str()
+      ->type_name("NAME");
   command->add_flag("--stream", flags->request.stream,
                     "One stream a connection (ModelStreamInfer) instead of one RPC a call; with --protocol oip");
   command->add_option("--batch", flags->request.batch, "Images a call")
@@ -207,16 +208,15 @@ void AddLoadCommand(CLI::App& app, const ConnectionFlags& connection, int& exit_
       ->check(CLI::Range(0.001, 1e7))
       ->type_name("R");
   command
-      ->add_option("--arrivals", flags->arrivals,
-                   "Times between calls of an open loop: all the same, or exponential (default: constant)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Arrivals>{{"constant", Arrivals::kConstant}, {"poisson", Arrivals::kPoisson}}))
-      ->type_name("constant|poisson");
+      ->add_option("--arrivals", flags->arrivals, "Times between calls of an open loop: all the same, or exponential")
+      ->check(CLI::IsMember({"constant", "poisson"}))
+      ->capture_default_str()
+      ->type_name("NAME");
   command->add_option("--seed", flags->seed, "Of the exponential times")->capture_default_str()->type_name("N");
   command
       ->add_option("--in-flight", flags->in_flight,
-                   absl::StrCat("Calls at a time; of an open loop the most that may be waiting (default: one a "
-                                "connection; open loop: ",
+                   absl::StrCat("Calls at a time; of an open loop the most that may wait (default: one a connection, "
+                                "of an open loop ",
                                 kDefaultOpenInFlight, ")"))
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");

@@ -130,6 +130,13 @@ class LoadTest(unittest.TestCase):
                 self.assertEqual((finished.returncode, finished.stdout), (2, ""))
                 self.assertNotEqual(finished.stderr, "")
 
+    def wait_for_images(self, server, client):
+        """Waits until the server has classified something for the client, a process."""
+        metrics = re.search(r"http://\S+/metrics", "".join(server.log)).group(0)
+        while not re.search(r'\nckn_images_total\{.*outcome="ok"\} [1-9]',
+                            urllib.request.urlopen(metrics).read().decode()):
+            self.assertIsNone(client.poll())
+
     def test_a_server_that_goes_away_fails_calls_and_the_load_goes_on(self):
         for more in ((), ("--protocol", "oip", "--stream")):
             # A stream does not end by itself, so the server waits for it.
@@ -137,15 +144,29 @@ class LoadTest(unittest.TestCase):
             with self.subTest(more=more), ckn_e2e.Server(ARGUMENTS.ckn, self.folder.name, *options) as server:
                 client = subprocess.Popen(command(server.address, "--duration", 2, "--json", *more),
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                metrics = re.search(r"http://\S+/metrics", "".join(server.log)).group(0)
-                while not re.search(r'\nckn_images_total\{.*outcome="ok"\} [1-9]',
-                                    urllib.request.urlopen(metrics).read().decode()):
-                    self.assertIsNone(client.poll())
+                self.wait_for_images(server, client)
                 server.process.send_signal(signal.SIGTERM)
                 out, err = client.communicate(timeout=TIMEOUT)
                 self.assertEqual(client.returncode, 1)
                 self.assertIn("calls failed", err)
                 self.assertIn("UNAVAILABLE", json.loads(out)["codes"])
+
+    def test_a_client_that_follows_health_loses_no_call_when_one_of_two_servers_stops(self):
+        # The client has that long to learn of it.
+        options = ("--lame-duck-ms", "1000")
+        with ckn_e2e.Server(ARGUMENTS.ckn, self.folder.name) as staying:
+            with ckn_e2e.Server(ARGUMENTS.ckn, self.folder.name, *options) as going:
+                client = subprocess.Popen(command(f"ipv4:{going.address},{staying.address}", "--follow-health",
+                                                  "--duration", 3, "--in-flight", 4, "--json"),
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.wait_for_images(going, client)
+                self.wait_for_images(staying, client)
+                going.process.send_signal(signal.SIGTERM)
+                self.assertEqual(going.process.wait(), 0)
+                self.assertIsNone(client.poll(), "the load ended before the server")
+            out, err = client.communicate(timeout=TIMEOUT)
+            self.assertEqual(client.returncode, 0, err)
+            self.assertEqual(list(json.loads(out)["codes"]), ["OK"])
 
 
 class Misbehaving(pb_grpc.GRPCInferenceServiceServicer):

@@ -10,7 +10,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 
 import ckn_e2e
 import grpc

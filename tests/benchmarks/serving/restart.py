@@ -8,6 +8,7 @@ import harness
 from harness import Figure
 
 RATE = 500  # calls a second
+LAME_DUCK_MS = 500  # in which the client learns that a server is about to stop
 
 
 def measure(programs, seconds):
@@ -16,7 +17,7 @@ def measure(programs, seconds):
         servers = [start(programs, folder, "127.0.0.1:0") for _ in range(2)]
         addresses = [server.address for server in servers]
         client = harness.start_load(programs, "ipv4:" + ",".join(addresses), "--pixels", "8x8x1", "--rate", RATE,
-                                    "--connections", 4, "--duration", seconds)
+                                    "--connections", 4, "--duration", seconds, "--follow-health")
         restarts = 0
         end = time.monotonic() + seconds - 4
         while time.monotonic() < end:
@@ -36,4 +37,4 @@ def measure(programs, seconds):
 
 
 def start(programs, folder, listen):
-    return harness.Server(programs, folder, listen=listen).__enter__()
+    return harness.Server(programs, folder, "--lame-duck-ms", str(LAME_DUCK_MS), listen=listen).__enter__()
