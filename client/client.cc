@@ -1,58 +1,30 @@
 #include "client/client.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "ckn/v1/inference.grpc.pb.h"
+#include "client/channel.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 
 namespace ckn {
-namespace {
-
-absl::Status StatusFromGrpc(const grpc::Status& status) {
-  // The two enumerations carry the same numbers.
-  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const ClientOptions& options) {
-  grpc::ChannelArguments arguments;
-  const int bytes =
-      static_cast<int>(std::min<std::int64_t>(options.max_message_bytes, std::numeric_limits<int>::max()));
-  arguments.SetMaxReceiveMessageSize(bytes);
-  arguments.SetMaxSendMessageSize(bytes);
-  // gRPC's default sends everything to the first address of the name.
-  arguments.SetLoadBalancingPolicyName("round_robin");
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (options.tls) {
-    grpc::SslCredentialsOptions tls;
-    tls.pem_root_certs = options.tls->server_ca;
-    tls.pem_cert_chain = options.tls->certificate;
-    tls.pem_private_key = options.tls->key;
-    credentials = grpc::SslCredentials(tls);
-  }
-  return grpc::CreateCustomChannel(server, credentials, arguments);
-}
-
-}  // namespace
 
 struct Client::Impl {
   std::string server;
   ClientOptions options;
-  std::unique_ptr<v1::Inference::Stub> stub;
+  std::unique_ptr<v1::Inference::Stub> inference;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health;
 
-  template <typename Response, typename Request, typename Method>
-  absl::StatusOr<Response> Call(const Method& method, const Request& request) const {
+  template <typename Response, typename Stub, typename Request, typename Method>
+  absl::StatusOr<Response> Call(Stub& stub, const Method& method, const Request& request) const {
     grpc::ClientContext context;
     // No deadline at all is gRPC's default.
     if (options.timeout != absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
     }
-    context.set_wait_for_ready(options.wait_for_ready);
-    if (!options.token.empty()) context.AddMetadata("authorization", "Bearer " + options.token);
+    PrepareContext(options, context);
     Response response;
-    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    const grpc::Status status = (stub.*method)(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       // gRPC's words name an address or none; the user knows the name they gave.
       return absl::UnavailableError(absl::StrCat("server ", server, ": ", status.error_message()));
@@ -63,27 +35,45 @@ struct Client::Impl {
 };
 
 Client::Client(const std::string& server, const ClientOptions& options)
-    : impl_(new Impl{
-          .server = server, .options = options, .stub = v1::Inference::NewStub(MakeChannel(server, options))}) {}
+    : impl_(new Impl{.server = server, .options = options, .inference = nullptr, .health = nullptr}) {
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(server, options);
+  impl_->inference = v1::Inference::NewStub(channel);
+  impl_->health = grpc::health::v1::Health::NewStub(channel);
+}
 
 Client::~Client() = default;
 Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 
 absl::StatusOr<v1::ClassifyResponse> Client::Classify(const v1::ClassifyRequest& request) const {
-  return impl_->Call<v1::ClassifyResponse>(&v1::Inference::Stub::Classify, request);
+  return impl_->Call<v1::ClassifyResponse>(*impl_->inference, &v1::Inference::Stub::Classify, request);
 }
 
 absl::StatusOr<v1::EncodeResponse> Client::Encode(const v1::EncodeRequest& request) const {
-  return impl_->Call<v1::EncodeResponse>(&v1::Inference::Stub::Encode, request);
+  return impl_->Call<v1::EncodeResponse>(*impl_->inference, &v1::Inference::Stub::Encode, request);
 }
 
 absl::StatusOr<v1::ListModelsResponse> Client::ListModels() const {
-  return impl_->Call<v1::ListModelsResponse>(&v1::Inference::Stub::ListModels, v1::ListModelsRequest());
+  return impl_->Call<v1::ListModelsResponse>(*impl_->inference, &v1::Inference::Stub::ListModels,
+                                             v1::ListModelsRequest());
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel(const v1::GetModelRequest& request) const {
-  return impl_->Call<v1::GetModelResponse>(&v1::Inference::Stub::GetModel, request);
+  return impl_->Call<v1::GetModelResponse>(*impl_->inference, &v1::Inference::Stub::GetModel, request);
+}
+
+absl::Status Client::CheckHealth(const std::string& service) const {
+  using grpc::health::v1::Health;
+  using grpc::health::v1::HealthCheckResponse;
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  const absl::StatusOr<HealthCheckResponse> response =
+      impl_->Call<HealthCheckResponse>(*impl_->health, &Health::Stub::Check, request);
+  if (!response.ok()) return response.status();
+  if (response->status() == HealthCheckResponse::SERVING) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("server ", impl_->server, ": got status ",
+                                             HealthCheckResponse::ServingStatus_Name(response->status()),
+                                             ", expected SERVING"));
 }
 
 absl::Status StatusOf(const v1::ItemStatus& status) {

@@ -55,6 +55,10 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::ListModelsResponse> ListModels() const;
   [[nodiscard]] absl::StatusOr<v1::GetModelResponse> GetModel(const v1::GetModelRequest& request) const;
 
+  // OK while the server's health is SERVING: of the server as a whole, or of the model or gRPC service of that name.
+  // UNAVAILABLE: it is not, or no connection; NOT_FOUND: no model or service of that name.
+  [[nodiscard]] absl::Status CheckHealth(const std::string& service = "") const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
+find_package(TIFF REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(absl CONFIG REQUIRED)
@@ -33,9 +34,12 @@ function(ckn_imported_library target header)
   endforeach()
 endfunction()
 
-# Only these three OpenCV modules: its DNN module brings a second copy of Protobuf.
-ckn_imported_library(OpenCV::imgcodecs opencv2/imgcodecs.hpp LIBRARIES opencv_imgcodecs opencv_imgproc opencv_core
+# Only these two OpenCV modules, and of them only what is used: the shared objects bring OpenBLAS and X11 along,
+# imgcodecs another 150 packages.
+ckn_imported_library(OpenCV::imgproc opencv2/imgproc.hpp LIBRARIES libopencv_imgproc.a libopencv_core.a tbb z
                      PATH_SUFFIXES opencv4)
+target_link_options(OpenCV::imgproc INTERFACE LINKER:--gc-sections)
+ckn_imported_library(WebP::webp webp/decode.h LIBRARIES webp)
 # Debian's CMake package of oneDNN wants OpenCL's development files, which the program does not use.
 ckn_imported_library(DNNL::dnnl oneapi/dnnl/dnnl.hpp LIBRARIES dnnl)
 ckn_imported_library(CLI11::CLI11 CLI/CLI.hpp)

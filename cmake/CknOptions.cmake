@@ -14,6 +14,7 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
 
 option(CKN_WERROR "Treat compiler warnings as errors" ON)
+option(CKN_FUZZ "Build tests/fuzz as libFuzzer programs; needs clang" OFF)
 set(CKN_SANITIZE "" CACHE STRING "Comma-separated sanitizers for -fsanitize=")
 
 add_library(ckn_options INTERFACE)
@@ -21,6 +22,9 @@ target_include_directories(ckn_options INTERFACE "${PROJECT_SOURCE_DIR}")
 if(CKN_SANITIZE)
   target_compile_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(ckn_options INTERFACE -fsanitize=${CKN_SANITIZE})
+endif()
+if(CKN_FUZZ)
+  target_compile_options(ckn_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(CKN_SANITIZE MATCHES "thread")
   # ThreadSanitizer does not see into Debian's libabsl; every absl function that synchronises goes through a wrapper.

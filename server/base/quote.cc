@@ -27,7 +27,7 @@ std::string Printable(std::string_view text) {
 
 std::string Quote(std::string_view text) {
   constexpr std::size_t kMaxBytes = 64;
-  return absl::StrCat("\"", Printable(text.substr(0, kMaxBytes)), text.size() > kMaxBytes ? "...\"" : "\"");
+  return absl::StrCat("\"", Printable(Utf8Prefix(text, kMaxBytes)), text.size() > kMaxBytes ? "...\"" : "\"");
 }
 
 }  // namespace ckn

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
 
 namespace ckn {
 
@@ -39,6 +41,17 @@ absl::StatusOr<std::size_t> RegularFile::Read(std::span<std::byte> out) {
     done += static_cast<std::size_t>(got);
   }
   return done;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, std::uint64_t max_bytes) {
+  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+  if (file.size() > max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("got ", file.size(), " bytes, expected at most ", max_bytes));
+  }
+  std::string bytes(file.size(), '\0');
+  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(bytes))));
+  bytes.resize(got);  // shorter when the file shrank meanwhile
+  return bytes;
 }
 
 }  // namespace ckn

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -33,5 +34,9 @@ class RegularFile {
   int fd_;
   std::uint64_t size_;
 };
+
+// The whole of a regular file. INVALID_ARGUMENT when it is larger than `max_bytes`, before memory is asked for.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
+                                          std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace ckn

@@ -1,44 +1,12 @@
 #include "server/base/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cmath>
 #include <exception>
-#include <fstream>
-#include <string>
 
 namespace ckn {
-namespace {
-
-// cgroup v2: "QUOTA PERIOD" or "max PERIOD" in one file; v1: one file each, quota -1 for none. 0: no limit found.
-int CgroupCpuLimit() {
-  double quota = -1;
-  double period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2) {
-    std::string text;
-    if (v2 >> text >> period && text != "max") quota = std::atof(text.c_str());
-  } else {
-    std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-    std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-    if (!(quota_file >> quota && period_file >> period)) return 0;
-  }
-  if (quota <= 0 || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::lround(quota / period)));
-}
-
-}  // namespace
-
-int AvailableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (const int limit = CgroupCpuLimit(); limit > 0) cpus = std::min(cpus, limit);
-  return std::max(1, cpus);
-}
 
 struct ThreadPool::Loop {
   const std::function<void(std::size_t, int)>* body = nullptr;

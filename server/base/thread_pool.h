@@ -10,10 +10,6 @@
 
 namespace ckn {
 
-// Threads of this process that may run at once: the CPU affinity mask and the cgroup's CPU quota, whichever is less,
-// at least 1.
-int AvailableCpus();
-
 // A fixed set of threads for loops over independent items.
 class ThreadPool {
  public:

@@ -1,6 +1,5 @@
 #include "server/base/utf8.h"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace ckn {
@@ -35,6 +34,14 @@ bool IsPrintableUtf8(std::string_view text) {
     i += length;
   }
   return true;
+}
+
+std::string_view Utf8Prefix(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  // A character has at most three bytes behind its first.
+  std::size_t end = max_bytes;
+  while (end > 0 && max_bytes - end < 3 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
+  return text.substr(0, end);
 }
 
 }  // namespace ckn

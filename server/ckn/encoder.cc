@@ -11,6 +11,7 @@
 #include "server/ckn/patch.h"
 #include "server/simd/activate_and_pool.h"
 #include "server/simd/gemm.h"
+#include "server/simd/patch_norms.h"
 
 namespace ckn {
 
@@ -21,8 +22,11 @@ namespace ckn {
 // so an activation costs one product and one exponential.
 struct Encoder::PackedLayer {
   FilterBank bank;
-  std::vector<float> pooling;  // [2 * radius + 1]
+  std::vector<float> pooling;         // [2 * radius + 1]
+  std::vector<std::size_t> elements;  // of PatchRows
   float a = 0;
+  // Patches are copied out before the product: they are centred or whitened. The others are read where they lie.
+  bool copied = false;
 };
 
 // Sums over all patches of a layer, of ||psi||^2 and ||zeta||^2.
@@ -41,9 +45,9 @@ constexpr float kLog2Zero = -1e30F;
 // What a thread keeps from image to image, so that encoding asks for no memory once it has run.
 struct Workspace {
   FeatureMap maps[2];  // of the layers, by turns
-  std::vector<float> slopes, offsets, norms, squares, row_sums;
+  std::vector<float> slopes, offsets, norms;
   std::vector<float> patches, whitened;
-  AlignedFloats block;
+  AlignedFloats squares, block;
 };
 
 Workspace& ThreadWorkspace() {
@@ -56,45 +60,6 @@ void Reshape(FeatureMap& map, const MapShape& shape) {
   map.width = shape.width;
   map.channels = shape.channels;
   map.values.assign(static_cast<std::size_t>(shape.height) * shape.width * shape.channels, 0.0F);
-}
-
-// ||psi|| of all patches of a map, [rows][columns]: sums of squares over channels, then along x, then along y.
-void PatchNorms(const FeatureMap& map, int patch_size, Workspace& work) {
-  const auto width = static_cast<std::size_t>(map.width);
-  const std::size_t columns = width - static_cast<std::size_t>(patch_size) + 1;
-  const std::size_t rows = static_cast<std::size_t>(map.height - patch_size) + 1;
-  work.squares.resize(width);
-  work.row_sums.resize(static_cast<std::size_t>(map.height) * columns);
-  for (int y = 0; y < map.height; ++y) {
-    for (std::size_t x = 0; x < width; ++x) {
-      work.squares[x] = SquaredNorm(map.At(y, static_cast<int>(x)), static_cast<std::size_t>(map.channels));
-    }
-    float* const sums = work.row_sums.data() + static_cast<std::size_t>(y) * columns;
-    std::copy_n(work.squares.data(), columns, sums);
-    for (int i = 1; i < patch_size; ++i) {
-      for (std::size_t x = 0; x < columns; ++x) sums[x] += work.squares[x + static_cast<std::size_t>(i)];
-    }
-  }
-  for (std::size_t y = 0; y < rows; ++y) {
-    float* const norms = work.norms.data() + y * columns;
-    std::fill_n(norms, columns, 0.0F);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(patch_size); ++i) {
-      const float* const sums = work.row_sums.data() + (y + i) * columns;
-      for (std::size_t x = 0; x < columns; ++x) norms[x] += sums[x];
-    }
-    for (std::size_t x = 0; x < columns; ++x) norms[x] = std::sqrt(norms[x]);
-  }
-}
-
-// Of the `count` patches with these norms, the numbers of the activation norm * 2^(slope * u + offset + bias). Below
-// the floor epsilon psi / epsilon is no unit vector, and its norm has a part in the exponent.
-void FoldNorms(float a, float epsilon, std::size_t count, Workspace& work) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const float norm = work.norms[i];
-    const float unit = norm / epsilon;
-    work.slopes[i] = 2 * a / std::max(norm, epsilon);
-    work.offsets[i] = norm < epsilon ? a * (1 - unit * unit) : 0;
-  }
 }
 
 }  // namespace
@@ -128,6 +93,13 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
     for (int d = -layer.pooling_radius; d <= layer.pooling_radius; ++d) {
       packed->pooling.push_back(static_cast<float>(half_constant * std::exp(-(d / beta) * (d / beta))));
     }
+    packed->copied = layer.subtract_patch_mean || layer.whitening.size() > 0;
+    const MapShape& below = encoder.shapes_[k];
+    const auto run = static_cast<std::size_t>(layer.patch_size) * below.channels;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(layer.patch_dim()); ++i) {
+      const std::size_t row = packed->copied ? run : static_cast<std::size_t>(below.width) * below.channels;
+      packed->elements.push_back(i / run * row + i % run);
+    }
     encoder.packed_.push_back(std::move(packed));
   }
   encoder.layers_ = std::move(layers);
@@ -156,33 +128,27 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
   const PoolingAxis vertical{out.height, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
   const PoolingAxis horizontal{out.width, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
 
-  // Patches are read where they lie in the map, unless they are centred or whitened first.
-  const bool copied = layer.subtract_patch_mean || layer.whitening.size() > 0;
+  const bool copied = packed.copied;
   const int band = copied ? std::clamp(static_cast<int>(kCopiedFloats / (columns * dim)), 1, rows) : rows;
   PatchRows patches;
   patches.columns = static_cast<int>(columns);
-  if (copied) {
-    patches.row_stride = columns * dim;
-    patches.patch_stride = dim;
-    patches.run_length = dim;
-  } else {
-    patches.row_stride = static_cast<std::size_t>(map.width) * map.channels;
-    patches.patch_stride = map.channels;
-    patches.runs = layer.patch_size;
-    patches.run_length = static_cast<std::size_t>(layer.patch_size) * map.channels;
-    patches.run_stride = patches.row_stride;
-  }
+  patches.elements = packed.elements;
+  patches.patch_stride = copied ? dim : static_cast<std::size_t>(map.channels);
+  patches.row_stride = patches.patch_stride * (copied ? columns : static_cast<std::size_t>(map.width));
   const std::size_t band_patches = static_cast<std::size_t>(band) * columns;
-  work.norms.resize(band_patches);
-  work.slopes.resize(band_patches);
-  work.offsets.resize(band_patches);
+  for (std::vector<float>* const values : {&work.norms, &work.slopes, &work.offsets}) {
+    values->resize(band_patches + kPatchSlack);
+  }
   if (copied) work.patches.resize(band_patches * dim);
 
   for (int first = 0; first < rows; first += band) {
     patches.first_row = first;
     patches.rows = std::min(band, rows - first);
     const std::size_t count = static_cast<std::size_t>(patches.rows) * columns;
-    if (!copied) PatchNorms(map, layer.patch_size, work);  // one band is all rows
+    if (!copied) {  // one band is all rows
+      PatchNorms(map.values.data(), map.height, map.width, map.channels, layer.patch_size, work.squares,
+                 work.norms.data());
+    }
     for (std::size_t i = 0; copied && i < count; ++i) {
       work.norms[i] = ExtractPatch(map, first + static_cast<int>(i / columns), static_cast<int>(i % columns),
                                    layer.patch_size, layer.subtract_patch_mean, work.patches.data() + i * dim);
@@ -196,7 +162,7 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
       for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
       work.whitened.resize(band_patches * dim);
     }
-    FoldNorms(packed.a, layer.epsilon, count, work);
+    FoldNorms(packed.a, layer.epsilon, work.norms.data(), count, work.slopes.data(), work.offsets.data());
     patches.patches = copied ? work.patches.data() : map.At(first, 0);
     patches.slope = work.slopes.data();
     patches.offset = work.offsets.data();

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/matrix.h"
 #include "server/base/resource_usage.h"
 #include "server/base/status.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/npy.h"
 #include "server/base/regular_file.h"
 #include "server/base/status.h"
@@ -30,10 +31,8 @@ struct EncodeFlags {
 
 // Messages do not name the path.
 absl::StatusOr<ImageU8> ReadImage(const std::string& path) {
-  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-  std::vector<std::byte> bytes(file.size());
-  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(bytes));
-  return Decode(std::span(bytes).first(got), DecodeLimits());
+  CKN_ASSIGN_OR_RETURN(const std::string file, ReadWholeFile(path));
+  return Decode(std::as_bytes(std::span(file)), DecodeLimits());
 }
 
 // Writes row after row in blocks, so that memory does not grow with the number of images.

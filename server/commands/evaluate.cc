@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "server/base/atomic_file.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"

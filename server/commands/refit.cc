@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"

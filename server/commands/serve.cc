@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "grpc/support/log.h"
+#include "server/base/cpu_quota.h"
 #include "server/base/host_port.h"
-#include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
 #include "server/commands/settings.h"
 #include "server/serving/server.h"
@@ -44,7 +44,8 @@ struct ServeFlags {
   int drain_timeout_ms = 10000;
   int watch_seconds = 0;
   int max_connection_age_seconds = 0;
-  bool model_control = false;
+  bool model_control = false, reflection = false;
+  int max_calls_per_connection = 1024;
   std::string log_level = "info";
   bool print_config = false;
   std::string access_log = "off";
@@ -114,6 +115,8 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   if (flags.max_connection_age_seconds > 0)
     options.max_connection_age = absl::Seconds(flags.max_connection_age_seconds);
   options.model_control = flags.model_control;
+  options.reflection = flags.reflection;
+  options.max_calls_per_connection = flags.max_calls_per_connection;
   if (flags.access_log != "off") {
     options.access_log = flags.access_log == "json" ? AccessLog::Format::kJson : AccessLog::Format::kText;
   }
@@ -248,6 +251,15 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   CLI::Option* const model_control =
       serve->add_flag("--model-control", flags->model_control,
                       "Let clients load and unload models (RepositoryModelLoad, RepositoryModelUnload)");
+
+  serve->add_flag("--reflection", flags->reflection,
+                  "Describe the services to clients that ask (grpcurl and the like)");
+  serve
+      ->add_option("--max-calls-per-connection", flags->max_calls_per_connection,
+                   "Calls and streams at a time on one connection; more wait at the client")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
 
   CLI::Option* const certificate =
       serve->add_option("--tls-cert", flags->tls.certificate, "Certificate chain of the server; gRPC is then over TLS")

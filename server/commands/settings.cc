@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -28,13 +27,7 @@ bool IsSetting(const CLI::Option& option) {
 }
 
 absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const CLI::App& command) {
-  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-  if (file.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", file.size(), " bytes, expected at most ", kMaxFileBytes));
-  }
-  std::string text(file.size(), '\0');
-  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
-  text.resize(got);
+  CKN_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
   std::vector<std::string> arguments;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

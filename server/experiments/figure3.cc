@@ -34,10 +34,8 @@ constexpr std::int64_t kEnoughDrawn = 10'000;
 constexpr std::int64_t kLeastUsed = 1'000;
 
 absl::StatusOr<FeatureMap> ReadGray(const std::string& path) {
-  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-  std::vector<std::byte> bytes(file.size());
-  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(bytes));
-  CKN_ASSIGN_OR_RETURN(const ImageU8 image, Decode(std::span(bytes).first(got), DecodeLimits()));
+  CKN_ASSIGN_OR_RETURN(const std::string file, ReadWholeFile(path));
+  CKN_ASSIGN_OR_RETURN(const ImageU8 image, Decode(std::as_bytes(std::span(file)), DecodeLimits()));
   return Preprocess(image, {.height = image.height, .width = image.width, .channels = 1});
 }
 

@@ -50,6 +50,9 @@ bool ReadInfo(Reader& reader) {
   if (reader.info == nullptr) return false;
   if (setjmp(png_jmpbuf(reader.png)) != 0) return false;  // NOLINT: libpng's way to report errors
   png_set_crc_action(reader.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+  // Everything but IHDR, PLTE, tRNS, IDAT and IEND is passed over: libpng would ask for as much memory for an eXIf
+  // chunk as the chunk says it takes.
+  png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_read_fn(reader.png, &reader, OnRead);
   png_read_info(reader.png, reader.info);
   png_set_expand(reader.png);    // palette, fewer than 8 bits, transparent colour
@@ -85,18 +88,7 @@ absl::StatusOr<ImageU8> DecodePng(std::span<const std::byte> file, const FileHea
   for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = image.pixels.data() + y * row_bytes;
   if (!ReadRows(reader, rows.data())) return failed();
 
-  if (image.channels == 2 || image.channels == 4) {
-    const std::size_t colours = static_cast<std::size_t>(image.channels) - 1;
-    const std::size_t count = image.pixels.size() / (colours + 1);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint8_t alpha = image.pixels[i * (colours + 1) + colours];
-      for (std::size_t c = 0; c < colours; ++c) {
-        image.pixels[i * colours + c] = OverBlack(image.pixels[i * (colours + 1) + c], alpha);
-      }
-    }
-    image.pixels.resize(count * colours);
-    image.channels = static_cast<int>(colours);
-  }
+  ComposeOverBlack(image);
   return image;
 }
 

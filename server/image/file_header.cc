@@ -8,44 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/image/bmp.h"
+#include "server/image/byte_reader.h"
 #include "server/image/pnm.h"
 
 namespace ckn {
 namespace {
-
-// Bounds-checked reads: past the end, Has() is false and every number is 0.
-class Bytes {
- public:
-  explicit Bytes(std::span<const std::byte> bytes, bool big_endian = true) : bytes_(bytes), big_endian_(big_endian) {}
-
-  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
-  [[nodiscard]] bool Has(std::size_t offset, std::size_t count) const {
-    return offset <= bytes_.size() && count <= bytes_.size() - offset;
-  }
-  [[nodiscard]] bool Matches(std::size_t offset, std::string_view text) const {
-    return Has(offset, text.size()) && std::memcmp(bytes_.data() + offset, text.data(), text.size()) == 0;
-  }
-  [[nodiscard]] std::uint32_t U8(std::size_t offset) const {
-    return Has(offset, 1) ? std::to_integer<std::uint32_t>(bytes_[offset]) : 0;
-  }
-  [[nodiscard]] std::uint32_t U16(std::size_t offset) const {
-    if (!Has(offset, 2)) return 0;
-    return big_endian_ ? U8(offset) << 8 | U8(offset + 1) : U8(offset + 1) << 8 | U8(offset);
-  }
-  [[nodiscard]] std::uint32_t U32(std::size_t offset) const {
-    if (!Has(offset, 4)) return 0;
-    return big_endian_ ? U16(offset) << 16 | U16(offset + 2) : U16(offset + 2) << 16 | U16(offset);
-  }
-  // The bytes from `offset` on, at most `count`.
-  [[nodiscard]] std::span<const std::byte> Sub(std::size_t offset, std::size_t count) const {
-    offset = std::min(offset, bytes_.size());
-    return bytes_.subspan(offset, std::min(count, bytes_.size() - offset));
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  bool big_endian_;
-};
 
 template <typename... Args>
 absl::Status Bad(FileFormat format, const Args&... args) {
@@ -58,10 +26,10 @@ absl::Status Truncated(FileFormat format) { return Bad(format, "the file is cut 
 // the TIFF file itself and the block inside EXIF. The value offset already points at the value. False: malformed.
 template <typename Visit>
 bool ForEachTiffTag(std::span<const std::byte> block, const Visit& visit) {
-  const Bytes mark(block);
+  const ByteReader mark(block);
   const bool little = mark.Matches(0, "II");
   if (!little && !mark.Matches(0, "MM")) return false;
-  const Bytes bytes(block, !little);
+  const ByteReader bytes(block, !little);
   if (bytes.U16(2) != 42) return false;
   const std::size_t directory = bytes.U32(4);
   if (directory < 8 || !bytes.Has(directory, 2)) return false;
@@ -78,7 +46,7 @@ bool ForEachTiffTag(std::span<const std::byte> block, const Visit& visit) {
   return true;
 }
 
-std::uint32_t TagValue(const Bytes& bytes, std::uint32_t type, std::size_t offset) {
+std::uint32_t TagValue(const ByteReader& bytes, std::uint32_t type, std::size_t offset) {
   return type == 3 ? bytes.U16(offset) : bytes.U32(offset);
 }
 
@@ -87,14 +55,15 @@ constexpr std::uint32_t kOrientationTag = 274;
 // Orientation of an EXIF block; anything unreadable counts as upright, as every viewer does.
 int ExifOrientation(std::span<const std::byte> block) {
   int orientation = 1;
-  ForEachTiffTag(block, [&](const Bytes& bytes, std::uint32_t tag, std::uint32_t type, std::uint32_t, std::size_t at) {
-    const std::uint32_t value = TagValue(bytes, type, at);
-    if (tag == kOrientationTag && value >= 1 && value <= 8) orientation = static_cast<int>(value);
-  });
+  ForEachTiffTag(block,
+                 [&](const ByteReader& bytes, std::uint32_t tag, std::uint32_t type, std::uint32_t, std::size_t at) {
+                   const std::uint32_t value = TagValue(bytes, type, at);
+                   if (tag == kOrientationTag && value >= 1 && value <= 8) orientation = static_cast<int>(value);
+                 });
   return orientation;
 }
 
-absl::StatusOr<FileHeader> ReadPng(const Bytes& bytes) {
+absl::StatusOr<FileHeader> ReadPng(const ByteReader& bytes) {
   FileHeader header{.format = FileFormat::kPng};
   if (!bytes.Has(0, 33)) return Truncated(FileFormat::kPng);
   if (!bytes.Matches(12, "IHDR")) return Bad(FileFormat::kPng, "the first chunk is not IHDR");
@@ -108,7 +77,7 @@ absl::StatusOr<FileHeader> ReadPng(const Bytes& bytes) {
   return header;
 }
 
-absl::StatusOr<FileHeader> ReadJpeg(const Bytes& bytes) {
+absl::StatusOr<FileHeader> ReadJpeg(const ByteReader& bytes) {
   FileHeader header{.format = FileFormat::kJpeg};
   for (std::size_t at = 2;;) {
     if (!bytes.Has(at, 4)) return Truncated(FileFormat::kJpeg);
@@ -136,8 +105,8 @@ absl::StatusOr<FileHeader> ReadJpeg(const Bytes& bytes) {
 }
 
 absl::StatusOr<FileHeader> ReadWebp(std::span<const std::byte> file) {
-  FileHeader header{.format = FileFormat::kWebp, .straight_alpha = true};
-  const Bytes bytes(file, /*big_endian=*/false);
+  FileHeader header{.format = FileFormat::kWebp};
+  const ByteReader bytes(file, /*big_endian=*/false);
   if (!bytes.Has(0, 30)) return Truncated(FileFormat::kWebp);
   if (const std::uint64_t size = std::uint64_t{bytes.U32(4)} + 8; size > bytes.size()) {
     return Bad(FileFormat::kWebp, "got ", bytes.size(), " bytes, expected ", size);
@@ -170,46 +139,6 @@ absl::StatusOr<FileHeader> ReadWebp(std::span<const std::byte> file) {
   return header;
 }
 
-absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
-  FileHeader header{.format = FileFormat::kBmp};
-  const Bytes bytes(file, /*big_endian=*/false);
-  if (!bytes.Has(0, 54)) return Truncated(FileFormat::kBmp);
-  const std::uint32_t info_size = bytes.U32(14);
-  if (info_size < 40) {
-    return Bad(FileFormat::kBmp, "got an information header of ", info_size, " bytes, expected at least 40");
-  }
-  if (!bytes.Has(14, info_size)) return Truncated(FileFormat::kBmp);
-  header.width = static_cast<std::int32_t>(bytes.U32(18));
-  const std::int64_t height = static_cast<std::int32_t>(bytes.U32(22));
-  header.height = height < 0 ? -height : height;  // negative: rows from the top
-  const std::uint32_t depth = bytes.U16(28);
-  const std::uint32_t compression = bytes.U32(30);
-  if (depth != 1 && depth != 4 && depth != 8 && depth != 16 && depth != 24 && depth != 32) {
-    return Bad(FileFormat::kBmp, "got ", depth, " bits per pixel, expected 1, 4, 8, 16, 24 or 32");
-  }
-  constexpr std::uint32_t kRgb = 0;
-  constexpr std::uint32_t kBitFields = 3;
-  if (compression > kBitFields) {
-    return Bad(FileFormat::kBmp, "got compression ", compression, ", expected at most ", kBitFields);
-  }
-  const std::uint64_t colours = bytes.U32(46) == 0 && depth <= 8 ? std::uint64_t{1} << depth : bytes.U32(46);
-  if (colours > 256 || !bytes.Has(std::size_t{14} + info_size, colours * 4)) {
-    return Bad(FileFormat::kBmp, "the palette of ", colours, " colours is too large or cut off");
-  }
-  // Only headers from version 3 on have a mask for alpha; without one the fourth byte means nothing.
-  header.straight_alpha = depth == 32 && compression == kBitFields && info_size >= 56 && bytes.U32(66) != 0;
-  if (header.width > 0 && (compression == kRgb || compression == kBitFields)) {
-    const std::uint64_t row = (static_cast<std::uint64_t>(header.width) * depth + 31) / 32 * 4;
-    const auto rows = static_cast<std::uint64_t>(header.height);
-    const std::uint64_t offset = bytes.U32(10);
-    if (offset > bytes.size() || rows > (bytes.size() - offset) / row) {
-      return Bad(FileFormat::kBmp, "got ", bytes.size(), " bytes, expected ", header.height, " rows of ", row,
-                 " bytes from byte ", offset, " on");
-    }
-  }
-  return header;
-}
-
 // An array of numbers in a TIFF directory.
 struct TagArray {
   std::uint32_t type = 0;
@@ -217,7 +146,7 @@ struct TagArray {
   std::size_t offset = 0;
 
   [[nodiscard]] std::size_t unit() const { return type == 3 ? 2 : 4; }
-  [[nodiscard]] std::uint64_t At(const Bytes& bytes, std::size_t i) const {
+  [[nodiscard]] std::uint64_t At(const ByteReader& bytes, std::size_t i) const {
     return TagValue(bytes, type, offset + i * unit());
   }
 };
@@ -231,7 +160,7 @@ class TiffTags {
   bool Collect(std::span<const std::byte> file) {
     bool unique = true;
     const bool ok = ForEachTiffTag(
-        file, [&](const Bytes&, std::uint32_t tag, std::uint32_t type, std::uint32_t count, std::size_t offset) {
+        file, [&](const ByteReader&, std::uint32_t tag, std::uint32_t type, std::uint32_t count, std::size_t offset) {
           if (tag > kMaxTag) return;
           if (tags_[tag].type != 0) unique = false;
           tags_[tag] = {type, count, offset};
@@ -242,7 +171,7 @@ class TiffTags {
   [[nodiscard]] const TagArray& Array(std::uint32_t tag) const { return tags_[tag]; }
 
   // The first number of an entry, `missing` when it is not there; 0 when it is neither SHORT nor LONG.
-  [[nodiscard]] std::uint32_t Value(const Bytes& bytes, std::uint32_t tag, std::uint32_t missing) const {
+  [[nodiscard]] std::uint32_t Value(const ByteReader& bytes, std::uint32_t tag, std::uint32_t missing) const {
     const TagArray& array = tags_[tag];
     if (array.type == 0) return missing;
     return array.type == 3 || array.type == 4 ? TagValue(bytes, array.type, array.offset) : 0;
@@ -254,8 +183,8 @@ class TiffTags {
 
 // The strips must be as many as the picture needs, lie inside the file and hold at least `min_bytes`, of the last one
 // `min_last_bytes`.
-absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const TagArray& sizes, std::uint64_t strips,
-                             std::uint64_t min_bytes, std::uint64_t min_last_bytes) {
+absl::Status CheckTiffStrips(const ByteReader& bytes, const TagArray& offsets, const TagArray& sizes,
+                             std::uint64_t strips, std::uint64_t min_bytes, std::uint64_t min_last_bytes) {
   for (const TagArray* array : {&offsets, &sizes}) {
     if (array->count != strips || !bytes.Has(array->offset, array->count * array->unit())) {
       return Bad(FileFormat::kTiff, "got ", array->count, " strips, expected ", strips);
@@ -274,9 +203,15 @@ absl::Status CheckTiffStrips(const Bytes& bytes, const TagArray& offsets, const 
   return absl::OkStatus();
 }
 
+// The compressions that programs write. Others are rare, and old-style JPEG, LERC and their kin are code to attack.
+bool IsTiffCompression(std::uint32_t compression) {
+  constexpr std::array<std::uint32_t, 9> kCompressions = {1, 2, 3, 4, 5, 7, 8, 32773, 32946};
+  return std::find(kCompressions.begin(), kCompressions.end(), compression) != kCompressions.end();
+}
+
 absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   FileHeader header{.format = FileFormat::kTiff};
-  const Bytes bytes(file, /*big_endian=*/!Bytes(file).Matches(0, "II"));
+  const ByteReader bytes(file, /*big_endian=*/!ByteReader(file).Matches(0, "II"));
   if (bytes.U16(2) == 43) return Bad(FileFormat::kTiff, "BigTIFF is not supported");
   TiffTags tags;
   if (!tags.Collect(file)) return Bad(FileFormat::kTiff, "the first directory is broken or cut off");
@@ -301,18 +236,24 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
     return Bad(FileFormat::kTiff, "no photometric interpretation (tag 262)");
   }
   if (value(262, 0) == kSeparated) return Bad(FileFormat::kTiff, "CMYK is not supported, convert to RGB");
+  constexpr std::uint32_t kPalette = 3;
+  if (const TagArray& palette = tags.Array(320);
+      value(262, 0) == kPalette && (palette.type != kShort || palette.count != 3U << bits)) {
+    return Bad(FileFormat::kTiff, "got a palette of ", palette.count, " numbers, expected ", 3U << bits);
+  }
   const std::uint32_t samples = value(277, 1);
   if (samples != 1 && samples != 3 && samples != 4) {
     return Bad(FileFormat::kTiff, "got ", samples, " samples per pixel, expected 1, 3 or 4");
   }
   if (samples > 1 && value(284, 1) != 1) return Bad(FileFormat::kTiff, "separate colour planes are not supported");
-  // OpenCV 4.6 fails on tiles of 8 bits. One of these four entries is enough for libtiff to look for tiles.
+  // One of these four entries is enough for libtiff to look for tiles.
   for (const std::uint32_t tag : {322U, 323U, 324U, 325U}) {
     if (tags.Array(tag).type != 0) return Bad(FileFormat::kTiff, "tiles are not supported, write strips");
   }
-  // 8 bits arrive from the decoder with the alpha multiplied in.
-  constexpr std::uint32_t kUnassociatedAlpha = 2;
-  header.straight_alpha = samples == 4 && bits == 16 && value(338, 0) == kUnassociatedAlpha;
+
+  if (const std::uint32_t orientation = value(kOrientationTag, 1); orientation >= 1 && orientation <= 8) {
+    header.orientation = static_cast<int>(orientation);
+  }
 
   constexpr std::uint32_t kOneStrip = std::numeric_limits<std::uint32_t>::max();
   const std::int64_t rows = value(278, kOneStrip);
@@ -322,7 +263,12 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   std::uint64_t strip_bytes = 1;
   std::uint64_t last_strip_bytes = 1;
   constexpr std::uint32_t kUncompressed = 1;
-  if (value(259, kUncompressed) == kUncompressed) {
+  const std::uint32_t compression = value(259, kUncompressed);
+  if (!IsTiffCompression(compression)) {
+    return Bad(FileFormat::kTiff, "got compression ", compression,
+               ", expected none (1), CCITT (2 to 4), LZW (5), JPEG (7), Deflate (8) or PackBits (32773)");
+  }
+  if (compression == kUncompressed) {
     const std::uint64_t row_bytes = (static_cast<std::uint64_t>(header.width) * samples * bits + 7) / 8;
     const auto bytes_of = [row_bytes](std::int64_t count) {
       const auto n = static_cast<std::uint64_t>(count);
@@ -337,13 +283,18 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   return header;
 }
 
+absl::StatusOr<FileHeader> ReadBmp(std::span<const std::byte> file) {
+  CKN_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadBmpHeader(file));
+  return FileHeader{.format = FileFormat::kBmp, .width = bmp.width, .height = bmp.height};
+}
+
 absl::StatusOr<FileHeader> ReadPnm(std::span<const std::byte> file) {
   CKN_ASSIGN_OR_RETURN(const PnmHeader pnm, ReadPnmHeader(file));
   return FileHeader{.format = FileFormat::kPnm, .width = pnm.width, .height = pnm.height};
 }
 
 absl::StatusOr<FileHeader> ReadAny(std::span<const std::byte> file) {
-  const Bytes bytes(file);
+  const ByteReader bytes(file);
   if (file.empty()) return absl::InvalidArgumentError("the image is empty");
   if (bytes.Matches(0, "\x89PNG\r\n\x1a\n")) return ReadPng(bytes);
   if (bytes.Matches(0, "\xFF\xD8\xFF")) return ReadJpeg(bytes);

@@ -17,12 +17,10 @@ struct FileHeader {
   FileFormat format = FileFormat::kPng;
   std::int64_t width = 0;  // as stored, before `orientation` is applied; both >= 1
   std::int64_t height = 0;
-  // 1..8 as in EXIF; 1 when the file names none or an invalid one, and for TIFF, whose decoder turns the picture.
+  // 1..8 as in EXIF; 1 when the file names none or an invalid one.
   int orientation = 1;
   // TIFF: pixels of a strip, which the decoder buffers beside the picture; 0 for the others.
   std::int64_t buffer_pixels = 0;
-  // BMP, TIFF, WebP: a fourth sample, if the decoder gives one, is an alpha that the colours are not multiplied by yet.
-  bool straight_alpha = false;
 };
 
 // INVALID_ARGUMENT: empty, unknown format, a header that is broken or cut off, or a variant that is not supported

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
-#include "server/image/codecs.h"
+#include "server/image/opencv.h"
 
 namespace ckn {
 namespace {
@@ -37,14 +37,17 @@ FeatureMap Gradient(const FeatureMap& gray) {
   for (int y = 0; y < gray.height; ++y) {
     const int above = std::max(y - 1, 0);
     const int below = std::min(y + 1, gray.height - 1);
-    for (int x = 0; x < gray.width; ++x) {
-      const int left = std::max(x - 1, 0);
-      const int right = std::min(x + 1, gray.width - 1);
-      float* d = out.At(y, x);
-      // The distance is 2 inside and 1 at a border.
-      d[0] = right > left ? (*gray.At(y, right) - *gray.At(y, left)) / static_cast<float>(right - left) : 0;
-      d[1] = below > above ? (*gray.At(below, x) - *gray.At(above, x)) / static_cast<float>(below - above) : 0;
-    }
+    const float* const row = gray.At(y, 0);
+    const float* const upper = gray.At(above, 0);
+    const float* const lower = gray.At(below, 0);
+    float* const d = out.At(y, 0);
+    // The distance is 2 inside and 1 at a border.
+    const float down = below - above == 2 ? 0.5F : 1;
+    const int last = gray.width - 1;
+    for (int x = 0; x <= last; ++x) d[2 * x + 1] = down * (lower[x] - upper[x]);
+    for (int x = 1; x < last; ++x) d[2 * x] = 0.5F * (row[x + 1] - row[x - 1]);
+    d[0] = last > 0 ? row[1] - row[0] : 0;
+    d[2 * last] = last > 0 ? row[last] - row[last - 1] : 0;
   }
   return out;
 }
@@ -106,13 +109,18 @@ absl::StatusOr<FeatureMap> Preprocess(const ImageU8& image, const InputSpec& spe
   const int channels = gradient ? 1 : spec.channels;
   FeatureMap map(spec.height, spec.width, channels);
   const std::size_t pixels = static_cast<std::size_t>(spec.height) * spec.width;
-  for (std::size_t i = 0; i < pixels; ++i) {
-    const std::uint8_t* in = source->pixels.data() + i * source->channels;
-    float* out = map.values.data() + i * channels;
-    if (channels == 1) {
-      out[0] = source->channels == 1 ? static_cast<float>(in[0]) / 255 : static_cast<float>(Luma1000(in)) / 255000;
-    } else {
-      for (int c = 0; c < channels; ++c) out[c] = static_cast<float>(in[source->channels == 1 ? 0 : c]) / 255;
+  const std::uint8_t* const in = source->pixels.data();
+  float* const out = map.values.data();
+  // Divisions, not products with an inverse: they round to the nearest number.
+  if (source->channels == channels) {
+    for (std::size_t i = 0; i < pixels * static_cast<std::size_t>(channels); ++i) {
+      out[i] = static_cast<float>(in[i]) / 255;
+    }
+  } else if (channels == 1) {
+    for (std::size_t i = 0; i < pixels; ++i) out[i] = static_cast<float>(Luma1000(in + 3 * i)) / 255000;
+  } else {
+    for (std::size_t i = 0; i < pixels; ++i) {
+      std::fill_n(out + 3 * i, 3, static_cast<float>(in[i]) / 255);
     }
   }
   return gradient ? Gradient(map) : map;

@@ -3,145 +3,191 @@
 #include <memory>
 #include <utility>
 
-#include "server/serving/infer_stream.h"
+#include "server/base/status.h"
+#include "server/serving/ordered_stream.h"
 #include "server/serving/status_to_grpc.h"
 
 namespace ckn {
 namespace {
 
+using Unary = grpc::ServerUnaryReactor;
+using Context = grpc::CallbackServerContext;
+using Bytes = grpc::ByteBuffer;
+using Done = InferenceCore::Done;
+
 // When a full queue is worth another try.
 constexpr const char* kRetryAfterMs = "100";
 
-// Starts a call on an API. Finish() is what ends the life of context, request and response.
-template <typename Start>
-grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, const CallerAccess& access, const Start& start) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto call = std::make_shared<GrpcCall>(*context, access);
-  start(*call, [call, reactor, context](const absl::Status& status) {
+// What an API does with a call.
+template <typename Api, typename Request, typename Response>
+using Start = void (Api::*)(const CallContext&, const Request&, Response*, Done);
+
+template <typename Request, typename Response>
+struct Messages {
+  Request request;
+  Response response;
+};
+
+// gRPC hands a request's bytes over as const but has no more use for them; left alone, they would lie in memory beside
+// the parsed request until the call has ended.
+Bytes* Owned(const Bytes* request) {
+  return const_cast<Bytes*>(request);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+// Parses a request, unless its caller may not call: then the core says so.
+template <typename Request>
+absl::Status Parse(const CallRules& rules, const CallContext& call, Bytes* bytes, Request* request) {
+  return call.MayCall() ? ParseMessage(bytes, rules.parse, request) : absl::OkStatus();
+}
+
+template <typename Api, typename Request, typename Response>
+Unary* Serve(const CallRules& rules, Method method, Context* context, const Bytes* bytes, Bytes* reply, Api& api,
+             Start<Api, Request, Response> start) {
+  Unary* const reactor = context->DefaultReactor();
+  const auto call = std::make_shared<GrpcCall>(*context, rules.access);
+  const auto messages = std::make_shared<Messages<Request, Response>>();
+  // Finish() is what ends the life of context and reply.
+  Done done = [call, messages, reactor, context, reply](const absl::Status& status) {
+    absl::Status result = status;
+    if (result.ok()) result = SerializeMessage(messages->response, reply);
     // Understood by gRPC's own retries, where the client has them.
-    if (absl::IsResourceExhausted(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
-    reactor->Finish(StatusToGrpc(status));
-  });
+    if (absl::IsResourceExhausted(result)) context->AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
+    reactor->Finish(StatusToGrpc(result));
+  };
+  const absl::Status parsed = Parse(rules, *call, Owned(bytes), &messages->request);
+  if (parsed.ok()) {
+    (api.*start)(*call, messages->request, &messages->response, std::move(done));
+  } else {
+    rules.core.Answer(
+        method, *call, &messages->response, [&parsed] { return parsed; }, std::move(done));
+  }
   return reactor;
 }
 
-// What is known at once.
-grpc::ServerUnaryReactor* Tell(grpc::CallbackServerContext* context) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+template <typename Api, typename Request, typename Response>
+OrderedStream* ServeStream(const CallRules& rules, Method method, Context* context, Api& api,
+                           Start<Api, Request, Response> start) {
+  const auto answer = [&rules, method, &api, start](const CallContext& call, Bytes* bytes, OrderedStream::Done done) {
+    const auto messages = std::make_shared<Messages<Request, Response>>();
+    const auto finish = [messages, done = std::move(done)](const absl::Status& failed) {
+      if (!failed.ok()) SetError(failed, &messages->response);
+      Bytes reply;
+      if (const absl::Status status = SerializeMessage(messages->response, &reply); !status.ok()) {
+        messages->response.Clear();
+        SetError(status, &messages->response);
+        (void)SerializeMessage(messages->response, &reply);
+      }
+      done(std::move(reply));
+    };
+    const absl::Status parsed = Parse(rules, call, bytes, &messages->request);
+    if (parsed.ok()) {
+      (api.*start)(call, messages->request, &messages->response, finish);
+    } else {
+      rules.core.Answer(
+          method, call, &messages->response, [&parsed] { return parsed; }, finish);
+    }
+  };
+  const auto max_message_bytes = static_cast<std::size_t>(rules.core.limits().max_message_bytes);
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself
+  return new OrderedStream(*context, rules.access, max_message_bytes, answer);
+}
+
+// What everyone may ask and is known at once.
+Unary* Tell(Context* context, const absl::Status& status, const google::protobuf::Message& response, Bytes* reply) {
+  Unary* const reactor = context->DefaultReactor();
+  reactor->Finish(StatusToGrpc(status.ok() ? SerializeMessage(response, reply) : status));
   return reactor;
+}
+
+// Room for each image's messages and strings, and some for what goes with a call.
+ParseLimits LimitsOf(const InferenceLimits& limits) {
+  return {.max_elements = 8 * std::int64_t{limits.max_images} + 1024,
+          .max_bytes = 8 * limits.max_message_bytes + (std::int64_t{1} << 20)};
 }
 
 }  // namespace
 
-grpc::ServerUnaryReactor* NativeService::Classify(grpc::CallbackServerContext* context,
-                                                  const v1::ClassifyRequest* request, v1::ClassifyResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.Classify(call, *request, response, std::move(done));
-  });
+CallRules::CallRules(InferenceCore& the_core, const CallerAccess& the_access)
+    : core(the_core), access(the_access), parse(LimitsOf(the_core.limits())) {}
+
+Unary* NativeService::Classify(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kClassify, context, request, response, api_, &NativeApi::Classify);
 }
 
-grpc::ServerUnaryReactor* NativeService::Encode(grpc::CallbackServerContext* context, const v1::EncodeRequest* request,
-                                                v1::EncodeResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.Encode(call, *request, response, std::move(done));
-  });
+Unary* NativeService::Encode(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kEncode, context, request, response, api_, &NativeApi::Encode);
 }
 
-grpc::ServerUnaryReactor* NativeService::GetModel(grpc::CallbackServerContext* context,
-                                                  const v1::GetModelRequest* request, v1::GetModelResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.GetModel(call, *request, response, std::move(done));
-  });
+NativeService::Stream* NativeService::ClassifyStream(Context* context) {
+  return ServeStream(rules_, Method::kClassifyStream, context, api_, &NativeApi::ClassifyStream);
 }
 
-grpc::ServerUnaryReactor* NativeService::ListModels(grpc::CallbackServerContext* context,
-                                                    const v1::ListModelsRequest* /*request*/,
-                                                    v1::ListModelsResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.ListModels(call, response, std::move(done));
-  });
+NativeService::Stream* NativeService::EncodeStream(Context* context) {
+  return ServeStream(rules_, Method::kEncodeStream, context, api_, &NativeApi::EncodeStream);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerLive(grpc::CallbackServerContext* context,
-                                                           const inference::ServerLiveRequest* /*request*/,
-                                                           inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  return Tell(context);
+Unary* NativeService::GetModel(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kGetModel, context, request, response, api_, &NativeApi::GetModel);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerReady(grpc::CallbackServerContext* context,
-                                                            const inference::ServerReadyRequest* /*request*/,
-                                                            inference::ServerReadyResponse* response) {
-  response->set_ready(api_.ServerReady());
-  return Tell(context);
+Unary* NativeService::ListModels(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kListModels, context, request, response, api_, &NativeApi::ListModels);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelReady(grpc::CallbackServerContext* context,
-                                                           const inference::ModelReadyRequest* request,
-                                                           inference::ModelReadyResponse* response) {
-  response->set_ready(api_.ModelReady(*request));
-  return Tell(context);
+Unary* OpenInferenceService::ServerLive(Context* context, const Bytes* /*request*/, Bytes* response) {
+  inference::ServerLiveResponse live;
+  live.set_live(true);
+  return Tell(context, absl::OkStatus(), live, response);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(grpc::CallbackServerContext* context,
-                                                               const inference::ServerMetadataRequest* /*request*/,
-                                                               inference::ServerMetadataResponse* response) {
-  api_.ServerMetadata(response);
-  return Tell(context);
+Unary* OpenInferenceService::ServerReady(Context* context, const Bytes* /*request*/, Bytes* response) {
+  inference::ServerReadyResponse ready;
+  ready.set_ready(api_.ServerReady());
+  return Tell(context, absl::OkStatus(), ready, response);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(grpc::CallbackServerContext* context,
-                                                              const inference::ModelMetadataRequest* request,
-                                                              inference::ModelMetadataResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.ModelMetadata(call, *request, response, std::move(done));
-  });
+Unary* OpenInferenceService::ModelReady(Context* context, const Bytes* request, Bytes* response) {
+  inference::ModelReadyRequest model;
+  const absl::Status parsed = ParseMessage(Owned(request), rules_.parse, &model);
+  inference::ModelReadyResponse ready;
+  if (parsed.ok()) ready.set_ready(api_.ModelReady(model));
+  return Tell(context, parsed, ready, response);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(grpc::CallbackServerContext* context,
-                                                           const inference::ModelInferRequest* request,
-                                                           inference::ModelInferResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.ModelInfer(call, *request, response, std::move(done));
-  });
+Unary* OpenInferenceService::ServerMetadata(Context* context, const Bytes* /*request*/, Bytes* response) {
+  inference::ServerMetadataResponse metadata;
+  api_.ServerMetadata(&metadata);
+  return Tell(context, absl::OkStatus(), metadata, response);
 }
 
-grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-OpenInferenceService::ModelStreamInfer(grpc::CallbackServerContext* context) {
-  return new InferStream(api_, *context, access_);  // NOLINT(cppcoreguidelines-owning-memory): deletes itself
+Unary* OpenInferenceService::ModelMetadata(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kModelMetadata, context, request, response, api_, &OpenInference::ModelMetadata);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelConfig(grpc::CallbackServerContext* context,
-                                                            const inference::ModelConfigRequest* request,
-                                                            inference::ModelConfigResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.ModelConfig(call, *request, response, std::move(done));
-  });
+Unary* OpenInferenceService::ModelInfer(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kModelInfer, context, request, response, api_, &OpenInference::ModelInfer);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::RepositoryIndex(grpc::CallbackServerContext* context,
-                                                                const inference::RepositoryIndexRequest* request,
-                                                                inference::RepositoryIndexResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.RepositoryIndex(call, *request, response, std::move(done));
-  });
+OpenInferenceService::Stream* OpenInferenceService::ModelStreamInfer(Context* context) {
+  return ServeStream(rules_, Method::kModelStreamInfer, context, api_, &OpenInference::ModelStreamInfer);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelLoad(
-    grpc::CallbackServerContext* context, const inference::RepositoryModelLoadRequest* request,
-    inference::RepositoryModelLoadResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.RepositoryModelLoad(call, *request, response, std::move(done));
-  });
+Unary* OpenInferenceService::ModelConfig(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kModelConfig, context, request, response, api_, &OpenInference::ModelConfig);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::RepositoryModelUnload(
-    grpc::CallbackServerContext* context, const inference::RepositoryModelUnloadRequest* request,
-    inference::RepositoryModelUnloadResponse* response) {
-  return Serve(context, access_, [&](const CallContext& call, InferenceCore::Done done) {
-    api_.RepositoryModelUnload(call, *request, response, std::move(done));
-  });
+Unary* OpenInferenceService::RepositoryIndex(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kRepositoryIndex, context, request, response, api_, &OpenInference::RepositoryIndex);
+}
+
+Unary* OpenInferenceService::RepositoryModelLoad(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kRepositoryModelLoad, context, request, response, api_,
+               &OpenInference::RepositoryModelLoad);
+}
+
+Unary* OpenInferenceService::RepositoryModelUnload(Context* context, const Bytes* request, Bytes* response) {
+  return Serve(rules_, Method::kRepositoryModelUnload, context, request, response, api_,
+               &OpenInference::RepositoryModelUnload);
 }
 
 }  // namespace ckn

@@ -5,69 +5,92 @@
 #include "server/serving/grpc_call.h"
 #include "server/serving/native_api.h"
 #include "server/serving/open_inference.h"
+#include "server/serving/wire_message.h"
 
-// The protocols over gRPC's callback API: only hands calls on, and statuses back. The APIs and the token files must
+// The protocols over gRPC's callback API: hands calls on, and statuses back. Requests come as bytes, so that the caller
+// and what they would take in memory are checked before they are parsed. The APIs, the core and the token files must
 // outlive the server that a service is registered with. Whether the server lives and is ready may be asked by everyone.
 namespace ckn {
 
-class NativeService final : public v1::Inference::CallbackService {
- public:
-  explicit NativeService(NativeApi& api, const CallerAccess& access = {}) : api_(api), access_(access) {}
+// What all calls of a service share.
+struct CallRules {
+  CallRules(InferenceCore& the_core, const CallerAccess& the_access);
 
-  grpc::ServerUnaryReactor* Classify(grpc::CallbackServerContext* context, const v1::ClassifyRequest* request,
-                                     v1::ClassifyResponse* response) override;
-  grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context, const v1::EncodeRequest* request,
-                                   v1::EncodeResponse* response) override;
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override;
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
-                                       v1::ListModelsResponse* response) override;
+  InferenceCore& core;
+  const CallerAccess access;
+  const ParseLimits parse;
+};
+
+// Every method as bytes: gRPC's generated classes wrap one method each.
+// clang-format off
+using NativeServiceBase =
+    v1::Inference::WithRawCallbackMethod_Classify<v1::Inference::WithRawCallbackMethod_Encode<
+    v1::Inference::WithRawCallbackMethod_ClassifyStream<v1::Inference::WithRawCallbackMethod_EncodeStream<
+    v1::Inference::WithRawCallbackMethod_GetModel<v1::Inference::WithRawCallbackMethod_ListModels<
+    v1::Inference::Service>>>>>>;
+
+using OpenInferenceServiceBase =
+    inference::GRPCInferenceService::WithRawCallbackMethod_ServerLive<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ServerReady<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ModelReady<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ServerMetadata<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ModelMetadata<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ModelStreamInfer<
+    inference::GRPCInferenceService::WithRawCallbackMethod_ModelConfig<
+    inference::GRPCInferenceService::WithRawCallbackMethod_RepositoryIndex<
+    inference::GRPCInferenceService::WithRawCallbackMethod_RepositoryModelLoad<
+    inference::GRPCInferenceService::WithRawCallbackMethod_RepositoryModelUnload<
+    inference::GRPCInferenceService::Service>>>>>>>>>>>;
+// clang-format on
+
+class NativeService final : public NativeServiceBase {
+ public:
+  NativeService(NativeApi& api, InferenceCore& core, const CallerAccess& access = {})
+      : api_(api), rules_(core, access) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Unary = grpc::ServerUnaryReactor;
+  using Stream = grpc::ServerBidiReactor<Bytes, Bytes>;
+
+  Unary* Classify(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* Encode(Context* context, const Bytes* request, Bytes* response) override;
+  Stream* ClassifyStream(Context* context) override;
+  Stream* EncodeStream(Context* context) override;
+  Unary* GetModel(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ListModels(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
   NativeApi& api_;
-  const CallerAccess access_;
+  const CallRules rules_;
 };
 
-class OpenInferenceService final : public inference::GRPCInferenceService::CallbackService {
+class OpenInferenceService final : public OpenInferenceServiceBase {
  public:
-  explicit OpenInferenceService(OpenInference& api, const CallerAccess& access = {}) : api_(api), access_(access) {}
+  OpenInferenceService(OpenInference& api, InferenceCore& core, const CallerAccess& access = {})
+      : api_(api), rules_(core, access) {}
 
-  grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* context,
-                                       const inference::ServerLiveRequest* request,
-                                       inference::ServerLiveResponse* response) override;
-  grpc::ServerUnaryReactor* ServerReady(grpc::CallbackServerContext* context,
-                                        const inference::ServerReadyRequest* request,
-                                        inference::ServerReadyResponse* response) override;
-  grpc::ServerUnaryReactor* ModelReady(grpc::CallbackServerContext* context,
-                                       const inference::ModelReadyRequest* request,
-                                       inference::ModelReadyResponse* response) override;
-  grpc::ServerUnaryReactor* ServerMetadata(grpc::CallbackServerContext* context,
-                                           const inference::ServerMetadataRequest* request,
-                                           inference::ServerMetadataResponse* response) override;
-  grpc::ServerUnaryReactor* ModelMetadata(grpc::CallbackServerContext* context,
-                                          const inference::ModelMetadataRequest* request,
-                                          inference::ModelMetadataResponse* response) override;
-  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context,
-                                       const inference::ModelInferRequest* request,
-                                       inference::ModelInferResponse* response) override;
-  grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>* ModelStreamInfer(
-      grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* ModelConfig(grpc::CallbackServerContext* context,
-                                        const inference::ModelConfigRequest* request,
-                                        inference::ModelConfigResponse* response) override;
-  grpc::ServerUnaryReactor* RepositoryIndex(grpc::CallbackServerContext* context,
-                                            const inference::RepositoryIndexRequest* request,
-                                            inference::RepositoryIndexResponse* response) override;
-  grpc::ServerUnaryReactor* RepositoryModelLoad(grpc::CallbackServerContext* context,
-                                                const inference::RepositoryModelLoadRequest* request,
-                                                inference::RepositoryModelLoadResponse* response) override;
-  grpc::ServerUnaryReactor* RepositoryModelUnload(grpc::CallbackServerContext* context,
-                                                  const inference::RepositoryModelUnloadRequest* request,
-                                                  inference::RepositoryModelUnloadResponse* response) override;
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Unary = grpc::ServerUnaryReactor;
+  using Stream = grpc::ServerBidiReactor<Bytes, Bytes>;
+
+  Unary* ServerLive(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ServerReady(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ModelReady(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ServerMetadata(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ModelMetadata(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ModelInfer(Context* context, const Bytes* request, Bytes* response) override;
+  Stream* ModelStreamInfer(Context* context) override;
+  Unary* ModelConfig(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* RepositoryIndex(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* RepositoryModelLoad(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* RepositoryModelUnload(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
   OpenInference& api_;
-  const CallerAccess access_;
+  const CallRules rules_;
 };
 
 }  // namespace ckn

@@ -19,8 +19,8 @@ struct HttpHandlers {
 // and /readyz. One thread of its own, apart from the workers, so that it answers under load.
 //
 // Not prometheus-cpp's Exposer: it can answer nothing but metrics, and its web server's threads have fixed stacks of
-// 100 KiB. Thread-local data of libraries lives on them too (60 KiB of OpenBLAS alone, which OpenCV brings in); what is
-// left does not suffice for its own "404 Not Found".
+// 100 KiB. Thread-local data of libraries lives on them too (60 KiB of OpenBLAS alone, where it is the BLAS of
+// L-BFGS-B); what is left does not suffice for its own "404 Not Found".
 class HttpEndpoint {
  public:
   // Listens until destroyed. Fails as ListeningSocket::Open does.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/guarded.h"
 #include "server/base/status.h"
+#include "server/base/utf8.h"
 
 namespace ckn {
 namespace {
@@ -23,7 +24,8 @@ constexpr std::size_t kMaxMessageBytes = 2048;
 
 absl::Status Shortened(const absl::Status& status) {
   if (status.message().size() <= kMaxMessageBytes) return status;
-  return {status.code(), absl::StrCat(status.message().substr(0, kMaxMessageBytes), " ...")};
+  const std::string message(status.message());
+  return {status.code(), std::string(Utf8Prefix(message, kMaxMessageBytes)) + " ..."};
 }
 
 ImageOutcome Outcome(absl::StatusCode code) {
@@ -32,6 +34,7 @@ ImageOutcome Outcome(absl::StatusCode code) {
       return ImageOutcome::kOk;
     case absl::StatusCode::kInvalidArgument:
       return ImageOutcome::kInvalid;
+    case absl::StatusCode::kAborted:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kDeadlineExceeded:
       return ImageOutcome::kExpired;
@@ -63,7 +66,8 @@ struct InferenceCore::Call {
   std::vector<absl::Status> statuses;
   std::int64_t request_bytes = 0;
   SteadyTime queued;
-  std::atomic<bool> taken{false};  // by a worker
+  std::atomic<bool> taken{false};   // by a worker
+  std::atomic<bool> failed{false};  // as a whole, by one of its images
   // For the access log.
   double queue_seconds = 0;
   std::atomic<double> decode_seconds{0}, compute_seconds{0};
@@ -159,6 +163,7 @@ void InferenceCore::RunImage(Call& call, int image) {
     metrics_.ObserveStage(Stage::kQueue, call.queue_seconds);
   }
   absl::Status status = Guarded([&]() -> absl::Status {
+    if (call.failed.load()) return absl::AbortedError("another image of the call failed");
     CKN_RETURN_IF_ERROR(Interruption(call.context));
     const SteadyTime decode_begin = std::chrono::steady_clock::now();
     const absl::StatusOr<ImageU8> decoded = call.work.decode(image);
@@ -178,7 +183,11 @@ void InferenceCore::RunImage(Call& call, int image) {
   if (status.ok()) return;
   // What expires is the call, not this image.
   if (Outcome(status.code()) != ImageOutcome::kExpired) status = Annotate(status, absl::StrCat("image ", image));
-  if (call.work.fail) call.work.fail(image, status);
+  if (call.work.fail) {
+    call.work.fail(image, status);
+  } else {
+    call.failed.store(true);
+  }
   call.statuses[static_cast<std::size_t>(image)] = std::move(status);
 }
 
@@ -186,7 +195,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   call->statuses.resize(static_cast<std::size_t>(images));
   Job job;
   job.items = static_cast<std::size_t>(images);
-  job.bytes = call->request_bytes = bytes;
+  job.bytes = bytes;
   job.patient = call->work.patient;
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
@@ -202,7 +211,8 @@ void InferenceCore::Finish(Call& call) {
     ++outcomes[static_cast<std::size_t>(outcome)];
     const bool of_the_call =
         outcome == ImageOutcome::kExpired || call.statuses.size() == 1 || call.work.fail == nullptr;
-    if (status.ok() && of_the_call) status = of_image;
+    // What was aborted is not the reason.
+    if ((status.ok() || absl::IsAborted(status)) && of_the_call) status = of_image;
   }
   for (std::size_t outcome = 0; outcome < kImageOutcomeCount; ++outcome) {
     metrics_.CountImages(call.model->info.name(), static_cast<ImageOutcome>(outcome), outcomes[outcome]);
@@ -223,7 +233,9 @@ void InferenceCore::Run(Method method, const CallContext& context, const ModelKe
   const absl::Status admitted = Guarded([&]() -> absl::Status {
     CKN_ASSIGN_OR_RETURN(call->model, CheckCall(*call, model, images));
     CKN_ASSIGN_OR_RETURN(call->work, prepare(*call->model));
-    return Queue(call, images, static_cast<std::int64_t>(request.ByteSizeLong()));
+    call->request_bytes = static_cast<std::int64_t>(request.ByteSizeLong());
+    // Lists of short numbers are several times as long in memory as on the wire.
+    return Queue(call, images, static_cast<std::int64_t>(request.SpaceUsedLong()));
   });
   if (!admitted.ok()) End(*call, admitted);
 }

@@ -58,7 +58,7 @@ struct ImageWork {
   // Keeps what it finds out about the image.
   std::function<absl::Status(int image, const ImageU8& pixels)> compute;
   // Instead, for an image that failed; the message begins with its number. nullptr: the reply has no place for that,
-  // and the first failure is the call's.
+  // the first failure is the call's, and images that no worker has begun yet are left alone.
   std::function<void(int image, const absl::Status& status)> fail;
   // At the end of a call that has not failed; may be nullptr.
   std::function<void()> finish;

@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::array<std::string_view, kMethodCount> kMethodNames = {"Classify",
                                                                      "Encode",
+                                                                     "ClassifyStream",
+                                                                     "EncodeStream",
                                                                      "ListModels",
                                                                      "GetModel",
                                                                      "ModelInfer",

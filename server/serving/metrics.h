@@ -22,11 +22,13 @@ namespace ckn {
 enum class Method {
   kClassify,
   kEncode,
+  kClassifyStream,  // a request of a stream
+  kEncodeStream,
   kListModels,
   kGetModel,
   // The Open Inference Protocol's
   kModelInfer,
-  kModelStreamInfer,  // a request of a stream
+  kModelStreamInfer,
   kModelMetadata,
   kModelConfig,
   kRepositoryIndex,
@@ -37,11 +39,11 @@ enum class Stage { kDecode, kQueue, kCompute };
 enum class ImageOutcome {
   kOk,
   kInvalid,  // the client's: cannot be decoded, does not fit the model, unknown model
-  kExpired,  // deadline passed or call cancelled before the image was done
+  kExpired,  // deadline passed, call cancelled, or failed by another image, before this one was done
   kError,    // ours
 };
 
-inline constexpr std::size_t kMethodCount = 11;
+inline constexpr std::size_t kMethodCount = 13;
 inline constexpr std::size_t kStageCount = 3;
 inline constexpr std::size_t kImageOutcomeCount = 4;
 inline constexpr std::size_t kStatusCodeCount = 17;

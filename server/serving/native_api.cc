@@ -44,6 +44,11 @@ absl::StatusOr<ImageU8> ImageFromPixels(const v1::Pixels& pixels, const Inferenc
                  .pixels = {pixels.data().begin(), pixels.data().end()}};
 }
 
+void SetStatus(const absl::Status& status, v1::ItemStatus* to) {
+  to->set_code(status.raw_code());
+  to->set_message(std::string(status.message()));
+}
+
 template <typename Result>
 void SetNovelty(const std::optional<Novelty>& novelty, Result* result) {
   if (!novelty) return;
@@ -53,13 +58,14 @@ void SetNovelty(const std::optional<Novelty>& novelty, Result* result) {
 
 // One result an image, which `compute` fills or which carries the image's status.
 template <typename Result>
-ImageWork WorkOn(const Images& images, const InferenceLimits& limits,
+ImageWork WorkOn(const Images& images, const InferenceLimits& limits, bool patient,
                  google::protobuf::RepeatedPtrField<Result>* results,
                  std::function<absl::Status(const ImageU8& pixels, Result* result)> compute) {
   // Workers write different elements of `results`, which does not grow any more.
   results->Reserve(images.size());
   for (int i = 0; i < images.size(); ++i) results->Add();
   ImageWork work;
+  work.patient = patient;
   work.decode = [&images, limits](int i) { return ImageFromProto(images[i], limits); };
   work.compute = [results, compute = std::move(compute)](int i, const ImageU8& pixels) {
     return compute(pixels, results->Mutable(i));
@@ -67,10 +73,21 @@ ImageWork WorkOn(const Images& images, const InferenceLimits& limits,
   work.fail = [results](int i, const absl::Status& status) {
     Result* const result = results->Mutable(i);
     result->Clear();
-    result->mutable_status()->set_code(status.raw_code());
-    result->mutable_status()->set_message(std::string(status.message()));
+    SetStatus(status, result->mutable_status());
   };
   return work;
+}
+
+// A stream has few requests in work, so these may wait for room in the queue.
+bool IsStream(Method method) { return method == Method::kClassifyStream || method == Method::kEncodeStream; }
+
+// For a request of a stream: an error becomes part of the reply.
+template <typename Response>
+NativeApi::Done InReply(Response* response, NativeApi::Done done) {
+  return [response, done = std::move(done)](const absl::Status& status) {
+    if (!status.ok()) SetError(status, response);
+    done(absl::OkStatus());
+  };
 }
 
 }  // namespace
@@ -87,9 +104,39 @@ absl::StatusOr<ImageU8> ImageFromProto(const v1::Image& image, const InferenceLi
   return absl::InvalidArgumentError("no content, expected encoded or pixels");
 }
 
+void SetError(const absl::Status& status, v1::ClassifyStreamResponse* response) {
+  response->clear_response();
+  SetStatus(status, response->mutable_status());
+}
+
+void SetError(const absl::Status& status, v1::EncodeStreamResponse* response) {
+  response->clear_response();
+  SetStatus(status, response->mutable_status());
+}
+
 void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& request, v1::ClassifyResponse* response,
                          Done done) {
-  const auto prepare = [this, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+  Classify(Method::kClassify, context, request, response, std::move(done));
+}
+
+void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response,
+                       Done done) {
+  Encode(Method::kEncode, context, request, response, std::move(done));
+}
+
+void NativeApi::ClassifyStream(const CallContext& context, const v1::ClassifyRequest& request,
+                               v1::ClassifyStreamResponse* response, Done done) {
+  Classify(Method::kClassifyStream, context, request, response->mutable_response(), InReply(response, std::move(done)));
+}
+
+void NativeApi::EncodeStream(const CallContext& context, const v1::EncodeRequest& request,
+                             v1::EncodeStreamResponse* response, Done done) {
+  Encode(Method::kEncodeStream, context, request, response->mutable_response(), InReply(response, std::move(done)));
+}
+
+void NativeApi::Classify(Method method, const CallContext& context, const v1::ClassifyRequest& request,
+                         v1::ClassifyResponse* response, Done done) {
+  const auto prepare = [this, method, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
     if (request.top_k() < 0) {
       return absl::InvalidArgumentError(absl::StrCat("top_k: ", request.top_k(), ", expected 0 or more"));
     }
@@ -102,7 +149,7 @@ void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& 
         kResultOverhead + top_k * (kClassOverhead + static_cast<std::int64_t>(model.longest_class_name))));
     response->set_model(model.info.name());
     response->set_version(model.info.version());
-    return WorkOn<v1::Classification>(request.images(), core_.limits(), response->mutable_results(),
+    return WorkOn<v1::Classification>(request.images(), core_.limits(), IsStream(method), response->mutable_results(),
                                       [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
                                         std::optional<Novelty> novelty;
                                         CKN_ASSIGN_OR_RETURN(const std::vector<float> scores,
@@ -120,19 +167,19 @@ void NativeApi::Classify(const CallContext& context, const v1::ClassifyRequest& 
                                         return absl::OkStatus();
                                       });
   };
-  core_.Run(Method::kClassify, context, {request.model(), request.version()}, request.images_size(), request, response,
-            prepare, std::move(done));
+  core_.Run(method, context, {request.model(), request.version()}, request.images_size(), request, response, prepare,
+            std::move(done));
 }
 
-void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& request, v1::EncodeResponse* response,
-                       Done done) {
-  const auto prepare = [this, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
+void NativeApi::Encode(Method method, const CallContext& context, const v1::EncodeRequest& request,
+                       v1::EncodeResponse* response, Done done) {
+  const auto prepare = [this, method, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
     constexpr std::int64_t kResultOverhead = 32;
     CKN_RETURN_IF_ERROR(core_.CheckReplySize(request.images_size(),
                                              kResultOverhead + std::int64_t{4} * model.pipeline.feature_count()));
     response->set_model(model.info.name());
     response->set_version(model.info.version());
-    return WorkOn<v1::Features>(request.images(), core_.limits(), response->mutable_results(),
+    return WorkOn<v1::Features>(request.images(), core_.limits(), IsStream(method), response->mutable_results(),
                                 [&model](const ImageU8& pixels, v1::Features* result) {
                                   std::optional<Novelty> novelty;
                                   CKN_ASSIGN_OR_RETURN(const std::vector<float> features,
@@ -142,8 +189,8 @@ void NativeApi::Encode(const CallContext& context, const v1::EncodeRequest& requ
                                   return absl::OkStatus();
                                 });
   };
-  core_.Run(Method::kEncode, context, {request.model(), request.version()}, request.images_size(), request, response,
-            prepare, std::move(done));
+  core_.Run(method, context, {request.model(), request.version()}, request.images_size(), request, response, prepare,
+            std::move(done));
 }
 
 void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& request, v1::GetModelResponse* response,
@@ -168,7 +215,8 @@ void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& 
   core_.Answer(Method::kGetModel, context, response, body, std::move(done));
 }
 
-void NativeApi::ListModels(const CallContext& context, v1::ListModelsResponse* response, Done done) {
+void NativeApi::ListModels(const CallContext& context, const v1::ListModelsRequest& /*request*/,
+                           v1::ListModelsResponse* response, Done done) {
   const auto body = [this, response] {
     for (const auto& [name, versions] : core_.models().Snapshot()->models) {
       for (const auto& [version, model] : versions) *response->add_models() = model->info;

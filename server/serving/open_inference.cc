@@ -9,6 +9,7 @@
 #include "server/base/guarded.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "server/base/utf8.h"
 #include "server/serving/open_inference_input.h"
 #include "server/serving/open_inference_output.h"
 
@@ -31,6 +32,12 @@ struct Inference {
 };
 
 }  // namespace
+
+void SetError(const absl::Status& status, inference::ModelStreamInferResponse* response) {
+  response->clear_infer_response();
+  response->set_error_message(
+      absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
+}
 
 bool OpenInference::ModelReady(const inference::ModelReadyRequest& request) const {
   return ready_() && core_.models().Find(request.name(), request.version()).ok();
@@ -156,9 +163,8 @@ void OpenInference::ModelStreamInfer(const CallContext& context, const inference
                                      inference::ModelStreamInferResponse* response, Done done) {
   const auto told = [&request, response, done = std::move(done)](const absl::Status& status) {
     if (!status.ok()) {
-      response->set_error_message(
-          absl::StrCat(absl::StatusCodeToString(status.code()), ": ", std::string(status.message())));
-      response->mutable_infer_response()->set_id(request.id().substr(0, kMaxIdBytes));
+      SetError(status, response);
+      response->mutable_infer_response()->set_id(std::string(Utf8Prefix(request.id(), kMaxIdBytes)));
     }
     done(absl::OkStatus());
   };

@@ -11,6 +11,9 @@
 
 namespace ckn {
 
+// What a stream tells instead of a reply.
+void SetError(const absl::Status& status, inference::ModelStreamInferResponse* response);
+
 // The service inference.GRPCInferenceService (Open Inference Protocol, version 2) without a transport. Tensors, outputs
 // and errors are documented in proto/inference/open_inference.proto; context, messages and `done` are as in
 // InferenceCore.
@@ -28,10 +31,6 @@ class OpenInference {
   OpenInference(InferenceCore& core, std::string version, std::function<bool()> ready,
                 std::optional<ModelControl> control = std::nullopt)
       : core_(core), version_(std::move(version)), ready_(std::move(ready)), control_(std::move(control)) {}
-
-  [[nodiscard]] std::size_t max_message_bytes() const {
-    return static_cast<std::size_t>(core_.limits().max_message_bytes);
-  }
 
   [[nodiscard]] bool ServerReady() const { return ready_(); }
   [[nodiscard]] bool ModelReady(const inference::ModelReadyRequest& request) const;

@@ -166,6 +166,9 @@ absl::StatusOr<InferImages> InferImages::ParsePixels(const inference::ModelInfer
     return Bad(absl::StrCat("shape ", Shape(tensor), ", expected [N, height, width, channels], ",
                             "[N, channels, height, width] or [N, height, width]"));
   }
+  if (tensor.shape_size() == 3 && tensor.parameters().contains("layout")) {
+    return Bad(absl::StrCat("parameter layout: expected none with shape ", Shape(tensor)));
+  }
   CKN_ASSIGN_OR_RETURN(const std::int64_t elements, ElementCount(tensor, std::numeric_limits<std::int32_t>::max()));
   if (tensor.shape_size() == 4) {
     CKN_ASSIGN_OR_RETURN(images.channels_first_, ChannelsFirst(tensor));

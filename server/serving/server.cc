@@ -12,9 +12,11 @@
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/serving/listening_socket.h"
+#include "server/serving/reflection.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -120,6 +122,11 @@ absl::Status Server::StartGrpc() {
   const int message_bytes = static_cast<int>(options_.limits.max_message_bytes);
   builder.SetMaxReceiveMessageSize(message_bytes);
   builder.SetMaxSendMessageSize(message_bytes);
+  // Of messages that are still being received, of which the executor does not know yet: as much again, and one more.
+  grpc::ResourceQuota quota("ckn");
+  quota.Resize(static_cast<std::size_t>(options_.max_in_flight_bytes + options_.limits.max_message_bytes));
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options_.max_calls_per_connection);
   // Otherwise a second server on the same port starts without an error and takes half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Clients may ping every 10 s, also between calls; the default answers that with GOAWAY "too_many_pings".
@@ -136,10 +143,12 @@ absl::Status Server::StartGrpc() {
   const auto credentials = options_.tls ? TlsCredentials(*options_.tls) : grpc::InsecureServerCredentials();
   builder.AddListeningPort(options_.listen.ToString(), credentials, &grpc_port_);
   const CallerAccess access{callers_.get(), managers_.get()};
-  native_service_ = std::make_unique<NativeService>(native_api_, access);
-  open_inference_service_ = std::make_unique<OpenInferenceService>(open_inference_, access);
+  native_service_ = std::make_unique<NativeService>(native_api_, core_, access);
+  open_inference_service_ = std::make_unique<OpenInferenceService>(open_inference_, core_, access);
   builder.RegisterService(native_service_.get());
   builder.RegisterService(open_inference_service_.get());
+  if (options_.reflection) reflection_services_ = MakeReflectionServices(access);
+  for (const auto& service : reflection_services_) builder.RegisterService(service.get());
   {
     const absl::MutexLock lock(&health_mu_);
     grpc_server_ = builder.BuildAndStart();
@@ -161,8 +170,11 @@ OpenInference::ModelControl Server::Control() {
                           absl::Status (ModelLoader::*change)(const std::string&)) {
     background_->Run([this, name, done = std::move(done), change] {
       const absl::Status status = (loader_.*change)(name);
-      spdlog::info("{} of model {} asked for by a client: {}", change == &ModelLoader::Load ? "loading" : "unloading",
-                   Quote(name), status.ok() ? "done" : Printable(std::string(status.message())));
+      // Those that fail are in the failure log, which a flood of them does not flood.
+      if (status.ok()) {
+        spdlog::info("{} model {}, as a client asked", change == &ModelLoader::Load ? "loaded" : "unloaded",
+                     Quote(name));
+      }
       ShowHealthOfModels();
       done(status);
     });

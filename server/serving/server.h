@@ -41,11 +41,13 @@ struct ServerOptions {
   int threads = 1;                                           // workers that decode and compute
   int max_queue = 64;                                        // calls that wait for a worker
   std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, and of those in work
+  int max_calls_per_connection = 1024;                       // more wait at the client
   InferenceLimits limits;                                    // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder
   bool model_control = false;                                // clients may load and unload models
+  bool reflection = false;                                   // clients may ask for the services' descriptions
   // Clients are asked to connect anew after this time, so that they find servers that have been added.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   std::optional<TlsFiles> tls;     // not set: clear text
@@ -112,6 +114,7 @@ class Server {
   std::unique_ptr<TokenFile> callers_, managers_;
   std::unique_ptr<NativeService> native_service_;
   std::unique_ptr<OpenInferenceService> open_inference_service_;
+  std::vector<std::unique_ptr<grpc::Service>> reflection_services_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::unique_ptr<BackgroundThread> background_;
   int grpc_port_ = 0;

@@ -14,8 +14,8 @@ namespace ckn {
 // stop, the second one ends it at once with exit code 1. At most one object at a time.
 //
 // The handler only writes a byte to a pipe. Blocking the signals for sigwait() would be simpler but does not work here:
-// libraries start threads before main() (OpenBLAS, which OpenCV brings in), and a signal would go to one of those.
-// Threads started while this object lives have the signals blocked (see base/signal_mask.h).
+// libraries start threads before main() (OpenBLAS, where it is the BLAS of L-BFGS-B), and a signal would go to one of
+// those. Threads started while this object lives have the signals blocked (see base/signal_mask.h).
 class StopSignals {
  public:
   StopSignals();

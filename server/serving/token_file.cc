@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,13 +37,7 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const std::string& pa
 }
 
 absl::Status TokenFile::Read() {
-  CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path_));
-  if (file.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", file.size(), " bytes, expected at most ", kMaxFileBytes));
-  }
-  std::string text(file.size(), '\0');
-  CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
-  text.resize(got);
+  CKN_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_, kMaxFileBytes));
   std::vector<Digest> digests;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

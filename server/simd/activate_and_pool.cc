@@ -29,7 +29,7 @@ constexpr int kAccumulators = 24;
 #else
 constexpr int kAccumulators = 12;
 #endif
-constexpr int kMaxVectors = 3;  // the loops below unroll up to 4 of them
+constexpr int kMaxPatches = 12;  // as far as the loops below unroll, and up to 4 vectors
 
 // Of the exponential below, from f^0 on.
 constexpr float kExp2[] = {0x1.000002p+0F, 0x1.62e428p-1F, 0x1.ebf918p-3F,
@@ -37,12 +37,16 @@ constexpr float kExp2[] = {0x1.000002p+0F, 0x1.62e428p-1F, 0x1.ebf918p-3F,
 
 int Lanes() { return static_cast<int>(hn::Lanes(Tag())); }
 
+// Vectors of a block, for patches of this many elements. The more there are, the fewer loads a product takes, as long
+// as the block's filters fit the first-level cache.
+int MaxVectors(std::size_t dim) { return HWY_TARGET <= HWY_AVX3 && dim <= 128 ? 4 : 3; }
+
 // 2^t; 0 below -126, and no more than 2^127. Relative error at most 3e-7.
 HWY_INLINE Vec Exp2(Tag d, Vec t) {
   const hn::RebindToSigned<Tag> integers;
   // Added and taken away again, it leaves the nearest integer; with it, that integer is in the low bits.
   const Vec round = hn::Set(d, 0x1.8p23F);
-  const Vec bounded = hn::Min(hn::Max(t, hn::Set(d, -150.0F)), hn::Set(d, 127.0F));
+  const Vec bounded = hn::Min(t, hn::Set(d, 127.0F));
   const Vec shifted = hn::Add(bounded, round);
   const Vec f = hn::Sub(bounded, hn::Sub(shifted, round));
   // Minimax polynomial of 2^f for f in [-1/2, 1/2], relative error 7e-8.
@@ -66,22 +70,22 @@ HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, s
   for (auto& patch_sums : sum) {
     for (Vec& value : patch_sums) value = hn::Zero(d);
   }
-  for (int run = 0; run < rows.runs; ++run) {
-    const float* HWY_RESTRICT element = patch + static_cast<std::size_t>(run) * rows.run_stride;
-    for (std::size_t k = 0; k < rows.run_length; ++k) {
-      Vec w[kVectors];
+  const std::size_t* HWY_RESTRICT elements = rows.elements.data();
+  const std::size_t dim = rows.elements.size();
+  for (std::size_t k = 0; k < dim; ++k) {
+    const float* HWY_RESTRICT element = patch + elements[k];
+    Vec w[kVectors];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) w[v] = hn::Load(d, weights + static_cast<std::size_t>(v) * lanes);
+    HWY_UNROLL(12)
+    for (int i = 0; i < kPatches; ++i) {
+      const Vec x = hn::Set(d, element[static_cast<std::size_t>(i) * stride]);
       HWY_UNROLL(4)
-      for (int v = 0; v < kVectors; ++v) w[v] = hn::Load(d, weights + static_cast<std::size_t>(v) * lanes);
-      HWY_UNROLL(8)
-      for (int i = 0; i < kPatches; ++i) {
-        const Vec x = hn::Set(d, element[static_cast<std::size_t>(i) * stride + k]);
-        HWY_UNROLL(4)
-        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, w[v], sum[i][v]);
-      }
-      weights += kVectors * lanes;
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, w[v], sum[i][v]);
     }
+    weights += kVectors * lanes;
   }
-  HWY_UNROLL(8)
+  HWY_UNROLL(12)
   for (int i = 0; i < kPatches; ++i) {
     const Vec slope = hn::Set(d, rows.slope[at + static_cast<std::size_t>(i)]);
     const Vec offset = hn::Set(d, rows.offset[at + static_cast<std::size_t>(i)]);
@@ -108,16 +112,16 @@ HWY_INLINE void TileOf(int count, const PatchRows& rows, const float* patch, std
 // The row's activations [columns][kVectors * lanes], in tiles of equal size, as far as that goes.
 template <int kVectors>
 void ActivateRow(const PatchRows& rows, int row, const float* weights, const float* bias, float* out) {
-  constexpr int kMaxPatches = kAccumulators / kVectors < 8 ? kAccumulators / kVectors : 8;
+  constexpr int kTilePatches = std::min(kAccumulators / kVectors, kMaxPatches);
   const std::size_t lanes = hn::Lanes(Tag());
   const float* const patches = rows.patches + static_cast<std::size_t>(row) * rows.row_stride;
   const std::size_t first = static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.columns);
-  const int tiles = (rows.columns + kMaxPatches - 1) / kMaxPatches;
+  const int tiles = (rows.columns + kTilePatches - 1) / kTilePatches;
   for (int tile = 0; tile < tiles; ++tile) {
     const auto begin = static_cast<std::size_t>(rows.columns * tile / tiles);
     const auto end = static_cast<std::size_t>(rows.columns * (tile + 1) / tiles);
-    TileOf<kMaxPatches, kVectors>(static_cast<int>(end - begin), rows, patches + begin * rows.patch_stride,
-                                  first + begin, weights, bias, out + begin * kVectors * lanes);
+    TileOf<kTilePatches, kVectors>(static_cast<int>(end - begin), rows, patches + begin * rows.patch_stride,
+                                   first + begin, weights, bias, out + begin * kVectors * lanes);
   }
 }
 
@@ -189,8 +193,10 @@ void Run(int vectors, const PatchRows& rows, const float* weights, const float* 
       return RunBlock<1>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
     case 2:
       return RunBlock<2>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+    case 3:
+      return RunBlock<3>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
     default:
-      return RunBlock<kMaxVectors>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+      return RunBlock<4>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
   }
 }
 
@@ -203,10 +209,10 @@ namespace ckn {
 namespace {
 
 HWY_EXPORT(Lanes);
+HWY_EXPORT(MaxVectors);
 HWY_EXPORT(Run);
 
 constexpr std::size_t kCacheLine = 64;
-constexpr int kMaxVectors = 3;  // as above, of every instruction set
 // 2 to this is 0: the filters that fill up the last vector.
 constexpr float kLog2Zero = -1e30F;
 
@@ -234,9 +240,10 @@ FilterBank::FilterBank(const RowMatrixF& filters, const Eigen::VectorXf& bias) {
   const int lanes = HWY_DYNAMIC_DISPATCH(Lanes)();
   const auto p = static_cast<int>(filters.rows());
   const auto dim = static_cast<std::size_t>(filters.cols());
-  // As many full blocks as there are, in blocks of about equal width: 4 vectors are 2 + 2, not 3 + 1.
+  // Blocks of about equal width: 4 vectors are 2 + 2, not 3 + 1.
   const int vectors = (p + lanes - 1) / lanes;
-  const int count = (vectors + kMaxVectors - 1) / kMaxVectors;
+  const int max_vectors = HWY_DYNAMIC_DISPATCH(MaxVectors)(dim);
+  const int count = (vectors + max_vectors - 1) / max_vectors;
   std::size_t size = 0;
   for (int i = 0; i < count; ++i) {
     const int begin = vectors * i / count;

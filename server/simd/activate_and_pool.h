@@ -63,13 +63,12 @@ struct PoolingAxis {
   [[nodiscard]] std::pair<int, int> Reached(int begin, int end) const;
 };
 
-// Rows of patches in memory. Patch x of row y begins at patches + y * row_stride + x * patch_stride; its elements are
-// `runs` runs of `run_length` floats, run_stride apart: either they lie in the map itself or have been copied out.
+// Rows of patches in memory. Patch x of row y begins at patches + y * row_stride + x * patch_stride; element k of it
+// lies elements[k] floats further on: patches either lie in the map itself or have been copied out.
 struct PatchRows {
   const float* patches = nullptr;
   std::size_t row_stride = 0, patch_stride = 0;
-  int runs = 1;
-  std::size_t run_length = 0, run_stride = 0;
+  std::span<const std::size_t> elements;
   int first_row = 0;  // in the activation map
   int rows = 0, columns = 0;
   // [rows][columns]

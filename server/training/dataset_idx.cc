@@ -59,11 +59,11 @@ class Reader {
 
   // The next `count` bytes. Memory grows with what the file really holds, whatever its header says.
   absl::StatusOr<std::vector<std::uint8_t>> Bytes(std::uint64_t count) {
-    constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
+    constexpr std::uint64_t kFirstStep = std::uint64_t{1} << 20;
     std::vector<std::uint8_t> bytes;
     while (bytes.size() < count) {
       const std::size_t have = bytes.size();
-      bytes.resize(have + std::min(count - have, kStep));
+      bytes.resize(have + std::min(count - have, std::max<std::uint64_t>(have, kFirstStep)));
       CKN_RETURN_IF_ERROR(Fill(bytes.data() + have, bytes.size() - have));
     }
     return bytes;

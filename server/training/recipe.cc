@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -128,14 +127,7 @@ absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name) {
 
 absl::StatusOr<v1::Recipe> ReadRecipeFile(const std::string& path) {
   const auto read = [&]() -> absl::StatusOr<v1::Recipe> {
-    CKN_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
-    if (file.size() > kMaxRecipeBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("got ", file.size(), " bytes, expected at most ", kMaxRecipeBytes));
-    }
-    std::string text(file.size(), '\0');
-    CKN_ASSIGN_OR_RETURN(const std::size_t got, file.Read(std::as_writable_bytes(std::span(text))));
-    text.resize(got);
+    CKN_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxRecipeBytes));
     return ParseRecipe(text);
   };
   absl::StatusOr<v1::Recipe> recipe = read();

@@ -22,6 +22,7 @@ TEST(QuoteTest, CutsLongText) {
   EXPECT_EQ(Quote("mnist"), "\"mnist\"");
   EXPECT_EQ(Quote(std::string(64, 'x')), "\"" + std::string(64, 'x') + "\"");
   EXPECT_EQ(Quote(std::string(65, 'x')), "\"" + std::string(64, 'x') + "...\"");
+  EXPECT_EQ(Quote(std::string(63, 'x') + "é"), "\"" + std::string(63, 'x') + "...\"") << "between characters";
 }
 
 }  // namespace

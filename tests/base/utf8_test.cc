@@ -1,5 +1,7 @@
 #include "server/base/utf8.h"
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -30,6 +32,17 @@ TEST(Utf8Test, RejectsMalformedSequences) {
         std::string("\xF4\x90\x80\x80"), std::string("\xF5\x80\x80\x80")}) {                    // above U+10FFFF
     EXPECT_FALSE(IsPrintableUtf8(text)) << text;
   }
+}
+
+TEST(Utf8Test, APrefixEndsBetweenCharacters) {
+  EXPECT_EQ(Utf8Prefix("cat", 3), "cat");
+  EXPECT_EQ(Utf8Prefix("cats", 3), "cat");
+  EXPECT_EQ(Utf8Prefix("", 0), "");
+  const std::string text = "aé猫🐈";  // 1, 2, 3 and 4 bytes
+  const std::size_t ends[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+  for (std::size_t max = 0; max < std::size(ends); ++max) EXPECT_EQ(Utf8Prefix(text, max), text.substr(0, ends[max]));
+  // What is no UTF-8 is not made any shorter than needed.
+  EXPECT_EQ(Utf8Prefix(std::string(10, '\x80'), 8).size(), 5U);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ TEST(ClientTest, NoServerIsUnavailable) {
   EXPECT_EQ(client.ListModels().status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(client.Classify({}).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(client.Encode({}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(client.CheckHealth().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(ClientTest, WaitsForAServerNoLongerThanTheTimeout) {

@@ -55,9 +55,9 @@ def import_stubs(arguments):
 class Server:
     """`ckn serve` on free ports, gRPC on .address and HTTP on .http; stopped with SIGTERM, which must give exit code 0."""
 
-    def __init__(self, ckn, models, *arguments):
+    def __init__(self, ckn, models, *options, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
-            [ckn, "serve", "--models", models, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments],
+            [ckn, "serve", "--models", models, "--listen", listen, "--http", "127.0.0.1:0", *options],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -91,6 +91,13 @@ class Server:
             sys.stderr.write("server log:\n" + "".join(self.log))
         if exception_type is None and exit_code != 0:
             raise AssertionError(f"the server ended with exit code {exit_code}, expected 0")
+
+
+def skip(reason):
+    """Ends the test as skipped, in a way that is seen."""
+    line = "#" * 80
+    print(f"{line}\n# SKIPPED, nothing was tested: {reason}\n{line}")
+    sys.exit(SKIPPED)
 
 
 def temporary_folder():

@@ -7,11 +7,10 @@
 
 namespace ckn::testing {
 
-// A client of the standard health service grpc.health.v1, which gRPC's C++ packages implement but do not ship as a
-// .proto.
+// A client of the standard health service, grpc.health.v1, on this machine.
 class HealthClient {
  public:
-  enum Serving { kError = -1, kUnknown = 0, kServing = 1, kNotServing = 2 };
+  enum Serving { kError = -1, kUnknown = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
 
   explicit HealthClient(int port);
 

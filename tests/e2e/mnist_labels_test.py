@@ -18,12 +18,6 @@ import grpc
 BATCH = 200
 
 
-def skip(reason):
-    line = "#" * 80
-    print(f"{line}\n# SKIPPED, nothing was tested: {reason}\n{line}")
-    sys.exit(ckn_e2e.SKIPPED)
-
-
 def read_idx(folder, name):
     """(sizes, bytes) of an IDX file of unsigned bytes, plain or .gz; None when there is none."""
     path = os.path.join(folder, name)
@@ -42,12 +36,12 @@ def main():
     arguments = ckn_e2e.parse_arguments()
     model = os.path.join(arguments.source, "models", "mnist.ckn")
     if not os.path.exists(model):
-        skip(f"no model {model}")
+        ckn_e2e.skip(f"no model {model}")
     data = os.environ.get("CKN_DATA_DIR") or os.path.join(arguments.source, "..", "shared", "data")
     images = read_idx(data, "t10k-images-idx3-ubyte")
     labels = read_idx(data, "t10k-labels-idx1-ubyte")
     if images is None or labels is None:
-        skip(f"no MNIST test images in {os.path.abspath(data)}; set CKN_DATA_DIR")
+        ckn_e2e.skip(f"no MNIST test images in {os.path.abspath(data)}; set CKN_DATA_DIR")
     (count, height, width), pixels = images
     assert (count,) == labels[0], f"{count} images, {labels[0]} labels"
     pb, pb_grpc = ckn_e2e.import_stubs(arguments)

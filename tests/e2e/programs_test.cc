@@ -200,6 +200,9 @@ TEST_F(ProgramsTest, LameDuckServesWhileNotReadyAndASecondSignalEndsIt) {
   EXPECT_EQ(HttpGet(http_port_, "/healthz").code, 200);
   EXPECT_EQ(ParsePrometheusText(HttpGet(http_port_, "/metrics").body).at("ckn_ready"), 0);
   EXPECT_EQ(health.Check("ckn.v1.Inference"), HealthClient::kNotServing);
+  const Finished stopping = RunClient({"health"});
+  EXPECT_EQ(stopping.exit_code, 1);
+  EXPECT_THAT(stopping.err, HasSubstr("got status NOT_SERVING, expected SERVING"));
   // Who has not noticed yet is still served.
   const Client client(address_);
   EXPECT_TRUE(client.ListModels().ok());
@@ -380,6 +383,25 @@ TEST_F(ProgramsTest, ClientListsModels) {
   ASSERT_EQ(json["models"].size(), 1U);
   EXPECT_EQ(json["models"][0]["name"], "tiny");
   EXPECT_EQ(json["models"][0]["classes"], Json({"class 0", "class 1", "class 2"}));
+}
+
+TEST_F(ProgramsTest, ClientTellsHealthByItsExitCode) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"health"}, {"health", "--model", "tiny"}}) {
+    const Finished serving = RunClient(arguments);
+    EXPECT_EQ(serving.exit_code, 0) << serving.err;
+    EXPECT_EQ(serving.out, "SERVING\n");
+  }
+  const Finished unknown = RunClient({"health", "--model", "nobody"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(unknown.out, IsEmpty());
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0);
+  const Finished nobody = RunClient({"health"});
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_THAT(nobody.err, HasSubstr("UNAVAILABLE"));
 }
 
 TEST_F(ProgramsTest, ClientFailsWithOneWhenACallFails) {

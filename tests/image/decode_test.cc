@@ -1,5 +1,7 @@
 #include "server/image/decode.h"
 
+#include <zlib.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
@@ -162,6 +164,130 @@ TEST(DecodeTest, BmpPalettes) {
   EXPECT_THAT(Error(many), HasSubstr("the palette of 256 colours is too large or cut off"));
 }
 
+// A BMP file with an information header of 40 bytes; `extra` is masks or palette.
+std::string BmpOf(int width, int height, int depth, int compression, int colours, const std::string& extra,
+                  const std::string& data) {
+  const auto number = [](int value, int bytes) { return Number(static_cast<std::uint32_t>(value), bytes); };
+  return "BM" + Number(0, 8) + Number(54 + extra.size(), 4) + Number(40, 4) + number(width, 4) + number(height, 4) +
+         Number(1, 2) + number(depth, 2) + number(compression, 4) + std::string(12, '\0') + number(colours, 4) +
+         Number(0, 4) + extra + data;
+}
+
+TEST(DecodeTest, BmpRowsFromTheTopAndSmallPalettes) {
+  const std::string gray = Bytes({10, 10, 10, 0, 200, 200, 200, 0});
+  EXPECT_THAT(Samples(BmpOf(9, 2, 1, 0, 2, gray, Bytes({0xFF, 0x80, 0, 0, 0xA0, 0, 0, 0})), 2, 9, 1),
+              ElementsAre(200, 10, 200, 10, 10, 10, 10, 10, 10, 200, 200, 200, 200, 200, 200, 200, 200, 200));
+  EXPECT_THAT(Samples(BmpOf(3, -2, 4, 0, 2, gray, Bytes({0x01, 0x10, 0, 0, 0x10, 0, 0, 0})), 2, 3, 1),
+              ElementsAre(10, 200, 200, 200, 10, 10));
+  EXPECT_THAT(Error(BmpOf(1, 1, 4, 0, 2, gray, Bytes({0x20, 0, 0, 0}))), HasSubstr("got colour 2 of a palette of 2"));
+}
+
+TEST(DecodeTest, BmpMasksAreScaledToTheFullRange) {
+  // 5 bits a colour by default, 5, 6 and 5 or 10 bits by masks.
+  EXPECT_THAT(Samples(BmpOf(2, 1, 16, 0, 0, "", Bytes({0x00, 0x7C, 0x10, 0x02})), 1, 2, 3),
+              ElementsAre(255, 0, 0, 0, 132, 132));
+  EXPECT_THAT(
+      Samples(BmpOf(1, 1, 16, 3, 0, Number(0xF800, 4) + Number(0x7E0, 4) + Number(0x1F, 4), Bytes({0xE0, 0x07, 0, 0})),
+              1, 1, 3),
+      ElementsAre(0, 255, 0));
+  EXPECT_THAT(Samples(BmpOf(1, 1, 32, 3, 0, Number(0x3FF00000, 4) + Number(0xFFC00, 4) + Number(0x3FF, 4),
+                            Number(1023U << 20 | 512U << 10, 4)),
+                      1, 1, 3),
+              ElementsAre(255, 128, 0));
+  EXPECT_THAT(Samples(BmpOf(1, 1, 32, 0, 0, "", Bytes({50, 100, 200, 9})), 1, 1, 3), ElementsAre(200, 100, 50));
+  EXPECT_THAT(Error(BmpOf(1, 1, 16, 3, 0, Number(0xF00F, 4) + Number(0x7E0, 4) + Number(0x1F, 4), Number(0, 4))),
+              HasSubstr("got mask f00f, expected bits in a row"));
+  EXPECT_THAT(Error(BmpOf(1, 1, 24, 3, 0, std::string(12, '\0'), Number(0, 4))), HasSubstr("does not go with 24 bits"));
+}
+
+TEST(DecodeTest, BmpRunLengths) {
+  const std::string palette = Bytes({0, 0, 0, 0, 100, 100, 100, 0, 200, 200, 200, 0});
+  // From the bottom: a run and a pixel; three single pixels with a filling byte; one pixel after a move.
+  const std::string rows = Bytes({2, 1, 1, 2, 0, 0, 0, 3, 2, 1, 2, 0, 0, 0, 0, 2, 2, 0, 1, 1, 0, 1});
+  const std::string file = BmpOf(3, 3, 8, 1, 3, palette, rows);
+  EXPECT_THAT(Samples(file, 3, 3, 1), ElementsAre(0, 0, 100, 200, 100, 200, 100, 100, 200));
+  for (std::size_t length = 0; length < file.size(); ++length) EXPECT_NE(Error(file.substr(0, length)), "decoded");
+  EXPECT_THAT(Samples(BmpOf(5, 2, 4, 2, 3, palette, Bytes({5, 0x12, 0, 0, 0, 5, 0x21, 0x21, 0x20, 0, 0, 1})), 2, 5, 1),
+              ElementsAre(200, 100, 200, 100, 200, 100, 200, 100, 200, 100));
+  EXPECT_THAT(Error(BmpOf(3, 1, 8, 1, 3, palette, Bytes({4, 1, 0, 1}))),
+              HasSubstr("pixels up to 4 in row 0, expected 1 rows of 3"));
+  EXPECT_THAT(Error(BmpOf(3, 1, 8, 1, 3, palette, Bytes({3, 1, 0, 0, 1, 1, 0, 1}))), HasSubstr("in row 1"));
+  EXPECT_THAT(Error(BmpOf(3, 1, 8, 1, 3, palette, Bytes({3, 7, 0, 1}))), HasSubstr("got colour 7"));
+  EXPECT_THAT(Error(BmpOf(3, -1, 8, 1, 3, palette, Bytes({3, 1, 0, 1}))), HasSubstr("cannot be stored from the top"));
+}
+
+// Codes of 9 bits: a reset, one code a byte, the end. Enough for up to 253 bytes.
+std::string Lzw(const std::vector<std::uint8_t>& bytes) {
+  std::vector<unsigned> codes = {256};
+  codes.insert(codes.end(), bytes.begin(), bytes.end());
+  codes.push_back(257);
+  std::string out((codes.size() * 9 + 7) / 8, '\0');
+  for (std::size_t bit = 0; bit < codes.size() * 9; ++bit) {
+    const unsigned value = codes[bit / 9] >> (8 - bit % 9) & 1;
+    out[bit / 8] = static_cast<char>(static_cast<unsigned char>(out[bit / 8]) | value << (7 - bit % 8));
+  }
+  return out;
+}
+
+std::string Deflate(const std::vector<std::uint8_t>& bytes) {
+  uLongf size = compressBound(bytes.size());
+  std::string out(size, '\0');
+  compress(reinterpret_cast<Bytef*>(out.data()), &size, bytes.data(), bytes.size());
+  out.resize(size);
+  return out;
+}
+
+TEST(DecodeTest, CompressedTiffs) {
+  const ImageU8 colour = CountingImage(5, 7, 3);
+  const std::string plain(colour.pixels.begin(), colour.pixels.end());
+  const std::string pack_bits = static_cast<char>(plain.size() - 1) + plain;  // one run of single bytes
+  for (const auto& [compression, data] : std::vector<std::pair<int, std::string>>{
+           {5, Lzw(colour.pixels)}, {8, Deflate(colour.pixels)}, {32946, Deflate(colour.pixels)}, {32773, pack_bits}}) {
+    SCOPED_TRACE(compression);
+    const TiffOptions options = {.photometric = 2, .samples = 3, .compression = compression};
+    EXPECT_THAT(Samples(TiffFile(7, 5, data, options), 5, 7, 3), ElementsAreArray(colour.pixels));
+    // Data that ends early, in files that are whole otherwise.
+    for (std::size_t length = 0; length + 6 < data.size(); ++length) {
+      EXPECT_NE(Error(TiffFile(7, 5, data.substr(0, length), options)), "decoded") << length;
+    }
+  }
+  for (const int compression : {6, 34887, 50000, 50001}) {
+    EXPECT_THAT(Error(TiffFile(7, 5, plain, {.photometric = 2, .samples = 3, .compression = compression})),
+                HasSubstr("got compression " + std::to_string(compression)));
+  }
+}
+
+TEST(DecodeTest, JpegInTiffIsAsStrictAsJpeg) {
+  const ImageU8 gray = CountingImage(16, 16, 1);
+  const std::string jpeg = JpegFile(gray);
+  const TiffOptions options = {.compression = 7};
+  EXPECT_EQ(Samples(TiffFile(16, 16, jpeg, options), 16, 16, 1), Samples(jpeg, 16, 16, 1));
+  for (std::size_t length = 0; length + 2 < jpeg.size(); ++length) {
+    EXPECT_NE(Error(TiffFile(16, 16, jpeg.substr(0, length), options)), "decoded") << length;
+  }
+}
+
+TEST(DecodeTest, TiffStripsAndPalettes) {
+  const ImageU8 colour = CountingImage(6, 5, 3);
+  const std::string plain(colour.pixels.begin(), colour.pixels.end());
+  const TiffOptions halves = {.photometric = 2, .samples = 3, .rows_per_strip = 3, .strips = 2};
+  EXPECT_THAT(Samples(TiffFile(5, 6, plain, halves), 6, 5, 3), ElementsAreArray(colour.pixels));
+  const ImageU8 gray = CountingImage(4, 3, 1);
+  std::string sixteen_bits;
+  for (const std::uint8_t sample : gray.pixels) sixteen_bits += Number(sample * 256U + 200, 2);
+  EXPECT_THAT(Samples(TiffFile(3, 4, sixteen_bits, {.bits = 16, .rows_per_strip = 2, .strips = 2}), 4, 3, 1),
+              ElementsAreArray(gray.pixels));
+  EXPECT_THAT(Samples(TiffFile(1, 1, Bytes({0xFF, 0x12}), {.bits = 16, .photometric = 0}), 1, 1, 1), ElementsAre(0xED));
+  std::vector<std::uint64_t> palette(std::size_t{3} * 256);
+  palette[7] = 200 * 256;
+  palette[256 + 7] = 100 * 256;
+  palette[512 + 7] = 50 * 256;
+  EXPECT_THAT(Samples(TiffFile(2, 1, Bytes({7, 0}), {.photometric = 3, .palette = palette}), 1, 2, 3),
+              ElementsAre(200, 100, 50, 0, 0, 0));
+  EXPECT_THAT(Error(TiffFile(2, 1, Bytes({7, 0}), {.photometric = 3})),
+              HasSubstr("got a palette of 0 numbers, expected 768"));
+}
+
 TEST(DecodeTest, TransparentColoursOfPngBecomeBlack) {
   EXPECT_THAT(Samples(PngFile(2, 1, 8, 0, {Bytes({200, 100})}, PngChunk("tRNS", Bytes({0, 200}))), 1, 2, 1),
               ElementsAre(0, 100));
@@ -197,6 +323,18 @@ TEST(DecodeTest, PnmKindsAndRanges) {
   EXPECT_THAT(Samples("P5\n2 1\n1000\n" + Bytes({1, 0xF4, 3, 0xE8}), 1, 2, 1), ElementsAre(128, 255));
   EXPECT_THAT(Error("P2\n1 1\n15\n16\n"), HasSubstr("sample 0 is 16, expected at most 15"));
   EXPECT_THAT(Error("P5\n1 1\n65536\nxx"), HasSubstr("got maximal value 65536"));
+}
+
+TEST(DecodeTest, ChunksOfPngThatAreNotPixelsAreNotRead) {
+  const ImageU8 image = CountingImage(2, 3, 1);
+  const std::string plain = PngFile(image);
+  for (const char* const type : {"eXIf", "iCCP", "zTXt", "gAMA", "sBIT", "sPLT", "tIME", "abCd"}) {
+    const auto decoded = DecodeFile(PngFile(image, PngChunk(type, "nonsense")));
+    ASSERT_TRUE(decoded.ok()) << type << ": " << decoded.status();
+    EXPECT_EQ(decoded->pixels, image.pixels) << type;
+  }
+  // One that claims to take 1 GiB: behind the header's 33 bytes.
+  EXPECT_THAT(Error(plain.substr(0, 33) + std::string("\x40\0\0\0eXIf", 8) + plain.substr(33)), HasSubstr("cut off"));
 }
 
 TEST(DecodeTest, InterlacedPngEqualsThePlainOne) {
@@ -406,9 +544,10 @@ TEST(DecodeTest, RejectsDimensionOverflow) {
   EXPECT_THAT(Error(webp), HasSubstr("16777216 x 16777216 " + much));
 
   std::string bmp = BmpFile(CountingImage(8, 8, 3));
-  bmp.replace(30, 4, Number(1, 4));  // run-length coded: the size of the file says nothing
-  bmp.replace(18, 8, Number(0x7FFFFFFF, 4) + Number(0x80000000, 4));
-  EXPECT_THAT(Error(bmp), HasSubstr("2147483647 x 2147483648 " + much));
+  bmp.replace(28, 6, Number(8, 2) + Number(1, 4));  // run-length coded: the size of the file says nothing
+  bmp.replace(46, 4, Number(1, 4));
+  bmp.replace(18, 8, Number(0x7FFFFFFF, 4) + Number(0x7FFFFFFF, 4));
+  EXPECT_THAT(Error(bmp), HasSubstr("2147483647 x 2147483647 " + much));
   bmp = BmpFile(CountingImage(8, 8, 3));
   bmp.replace(18, 8, Number(30000, 4) + Number(30000, 4));
   EXPECT_THAT(Error(bmp), HasSubstr("expected 30000 rows of 90000 bytes"));

@@ -9,10 +9,10 @@
 // clang-format off
 #include <jpeglib.h>
 #include <png.h>
+#include <webp/encode.h>
 // clang-format on
 
 #include <algorithm>
-#include <opencv2/imgcodecs.hpp>
 
 namespace ckn::testing {
 
@@ -136,19 +136,11 @@ std::string ExifBlock(int orientation, bool big_endian) {
 }
 
 std::string WebpFile(const ImageU8& image, const std::string& exif) {
-  cv::Mat pixels(image.height, image.width, CV_8UC(image.channels));
-  for (int y = 0; y < image.height; ++y) {
-    for (int x = 0; x < image.width; ++x) {
-      for (int c = 0; c < image.channels; ++c) {
-        const int target = c < 3 && image.channels > 1 ? 2 - c : c;
-        pixels.ptr<std::uint8_t>(y)[x * image.channels + target] =
-            image.pixels[(static_cast<std::size_t>(y) * image.width + x) * image.channels + c];
-      }
-    }
-  }
-  std::vector<std::uint8_t> bytes;
-  cv::imencode(".webp", pixels, bytes, {cv::IMWRITE_WEBP_QUALITY, 101});  // above 100: lossless
-  std::string file(bytes.begin(), bytes.end());
+  std::uint8_t* bytes = nullptr;
+  const auto encode = image.channels == 4 ? &WebPEncodeLosslessRGBA : &WebPEncodeLosslessRGB;
+  const std::size_t size = encode(image.pixels.data(), image.width, image.height, image.width * image.channels, &bytes);
+  std::string file(bytes, bytes + size);
+  WebPFree(bytes);
   if (exif.empty()) return file;
   const auto chunk = [](const std::string& type, const std::string& data) {
     return type + Number(data.size(), 4) + data + std::string(data.size() % 2, '\0');
@@ -172,13 +164,16 @@ std::string TiffFile(std::uint32_t width, std::uint32_t height, const std::strin
   entries.push_back({258, 3, std::vector<std::uint64_t>(samples, static_cast<std::uint64_t>(options.bits))});
   entries.push_back({259, 3, {static_cast<std::uint64_t>(options.compression)}});
   entries.push_back({262, 3, {static_cast<std::uint64_t>(options.photometric)}});
-  entries.push_back({273, 4, {0}});  // set below
+  const auto strips = static_cast<std::size_t>(options.strips);
+  const std::size_t strip_bytes = data.size() / strips;
+  entries.push_back({273, 4, std::vector<std::uint64_t>(strips)});  // set below
   if (options.orientation > 0) entries.push_back({274, 3, {static_cast<std::uint64_t>(options.orientation)}});
   entries.push_back({277, 3, {samples}});
   entries.push_back(
       {278, 4, {options.rows_per_strip > 0 ? static_cast<std::uint64_t>(options.rows_per_strip) : height}});
-  entries.push_back({279, 4, {data.size()}});
+  entries.push_back({279, 4, std::vector<std::uint64_t>(strips, strip_bytes)});
   entries.push_back({284, 3, {static_cast<std::uint64_t>(options.planar)}});
+  if (!options.palette.empty()) entries.push_back({320, 3, options.palette});
   if (options.tiled) {
     entries.push_back({322, 4, {16}});
     entries.push_back({323, 4, {16}});
@@ -197,7 +192,9 @@ std::string TiffFile(std::uint32_t width, std::uint32_t height, const std::strin
   std::string file = (options.big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(entries.size(), 2);
   std::string outside;
   for (Entry& entry : entries) {
-    if (entry.tag == 273) entry.values = {data_offset};
+    if (entry.tag == 273) {
+      for (std::size_t i = 0; i < strips; ++i) entry.values[i] = data_offset + i * strip_bytes;
+    }
     std::string values;
     for (const std::uint64_t value : entry.values) values += number(value, entry.type == 3 ? 2 : 4);
     file += number(static_cast<std::uint64_t>(entry.tag), 2) + number(static_cast<std::uint64_t>(entry.type), 2) +

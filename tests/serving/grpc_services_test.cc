@@ -14,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "server/serving/model_loader.h"
@@ -49,6 +50,7 @@ class NativeServiceTest : public ::testing::Test {
     ASSERT_NE(server_, nullptr);
     const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
     stub_ = v1::Inference::NewStub(channel);
+    raw_stub_ = std::make_unique<grpc::GenericStub>(channel);
     open_stub_ = inference::GRPCInferenceService::NewStub(channel);
     request_.add_images()->set_encoded(EncodePnm(TinyImage(TinyModel(), 1)));
   }
@@ -70,6 +72,22 @@ class NativeServiceTest : public ::testing::Test {
     while (executor_.queue_length() < length) std::this_thread::yield();
   }
 
+  // A call with whatever bytes.
+  grpc::Status CallWithBytes(const std::string& method, const std::string& bytes) {
+    grpc::ClientContext context;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    grpc::Status result;
+    absl::Notification done;
+    raw_stub_->UnaryCall(&context, method, {}, &request, &response, [&](const grpc::Status& status) {
+      result = status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return result;
+  }
+
   double Sample(const std::string& name) { return ParsePrometheusText(metrics_.Text()).at(name); }
 
   FakeClock clock_{absl::Now()};
@@ -78,11 +96,12 @@ class NativeServiceTest : public ::testing::Test {
   Executor executor_{{.threads = 0, .max_queue = 4}, nullptr};
   InferenceCore core_{models_, executor_, metrics_, clock_, {}};
   NativeApi api_{core_};
-  NativeService service_{api_};
+  NativeService service_{api_, core_};
   OpenInference open_api_{core_, "test", [] { return true; }};
-  OpenInferenceService open_service_{open_api_};
+  OpenInferenceService open_service_{open_api_, core_};
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Inference::Stub> stub_;
+  std::unique_ptr<grpc::GenericStub> raw_stub_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> open_stub_;
   v1::ClassifyRequest request_;
 };
@@ -178,6 +197,66 @@ TEST_F(InferStreamTest, ACancelledStreamEndsAndLeavesNothing) {
   server_.reset();
   EXPECT_EQ(core_.calls_in_flight(), 0);
   EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
+}
+
+TEST_F(InferStreamTest, NativeStreamsTellErrorsInTheirPlace) {
+  grpc::ClientContext context;
+  const auto stream = stub_->ClassifyStream(&context);
+  v1::ClassifyRequest unknown = request_;
+  unknown.set_model("other");
+  for (const v1::ClassifyRequest& request : {request_, unknown, request_}) ASSERT_TRUE(stream->Write(request));
+  WaitForCalls(3);
+  while (executor_.RunOne()) {
+  }
+  v1::ClassifyStreamResponse response;
+  for (const bool good : {true, false, true}) {
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.status().code(), good ? 0 : static_cast<int>(grpc::StatusCode::NOT_FOUND));
+    EXPECT_EQ(response.response().results_size(), good ? 1 : 0);
+  }
+  ASSERT_TRUE(stream->WritesDone());
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+
+  grpc::ClientContext encode_context;
+  const auto encode = stub_->EncodeStream(&encode_context);
+  v1::EncodeRequest to_encode;
+  *to_encode.mutable_images() = request_.images();
+  ASSERT_TRUE(encode->Write(to_encode));
+  WaitForQueue(1);
+  ASSERT_TRUE(executor_.RunOne());
+  v1::EncodeStreamResponse encoded;
+  ASSERT_TRUE(encode->Read(&encoded));
+  EXPECT_GT(encoded.response().results(0).values_size(), 0);
+  ASSERT_TRUE(encode->Write({}));
+  ASSERT_TRUE(encode->Read(&encoded));
+  EXPECT_EQ(encoded.status().code(), static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT)) << "no images";
+  ASSERT_TRUE(encode->WritesDone());
+  EXPECT_TRUE(encode->Finish().ok());
+}
+
+TEST_F(NativeServiceTest, RequestsThatWouldTakeTooMuchMemoryAreRefusedBeforeTheyAreParsed) {
+  std::string many_images;
+  for (int i = 0; i < 1 << 20; ++i) many_images += std::string("\x12\x00", 2);
+  const grpc::Status refused = CallWithBytes("/ckn.v1.Inference/Classify", many_images);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), ::testing::HasSubstr("ckn.v1.ClassifyRequest: more than 9216 elements"));
+  EXPECT_EQ(Sample(R"(ckn_requests_total{code="INVALID_ARGUMENT",method="Classify"})"), 1);
+  std::string many_inputs;
+  for (int i = 0; i < 1 << 20; ++i) many_inputs += std::string("\x2a\x00", 2);
+  EXPECT_EQ(CallWithBytes("/inference.GRPCInferenceService/ModelInfer", many_inputs).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(CallWithBytes("/inference.GRPCInferenceService/ModelReady", many_inputs).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(NativeServiceTest, BytesThatAreNoMessageAreTheClientsFault) {
+  for (const char* const method :
+       {"/ckn.v1.Inference/Classify", "/ckn.v1.Inference/Encode", "/ckn.v1.Inference/GetModel",
+        "/ckn.v1.Inference/ListModels", "/inference.GRPCInferenceService/ModelInfer",
+        "/inference.GRPCInferenceService/ModelMetadata", "/inference.GRPCInferenceService/RepositoryIndex"}) {
+    EXPECT_EQ(CallWithBytes(method, "\xff\xff").error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+  }
 }
 
 TEST_F(NativeServiceTest, AnswersWhenAWorkerHasRun) {

@@ -473,7 +473,7 @@ TEST_F(NativeApiTest, ListsModelsSortedByName) {
   Load({"zeta", "alpha"});
   v1::ListModelsResponse response;
   int ended = 0;
-  api().ListModels(call_, &response, [&](const absl::Status& status) {
+  api().ListModels(call_, {}, &response, [&](const absl::Status& status) {
     EXPECT_TRUE(status.ok()) << status;
     ++ended;
   });

@@ -259,8 +259,10 @@ TEST_F(OpenInferenceTest, OneImageThatCannotBeUsedFailsTheCallAndIsNamed) {
   Request request = Files({1, 2, 3});
   request.mutable_inputs(0)->mutable_contents()->set_bytes_contents(1, "no image");
   EXPECT_THAT(ErrorOf(request), HasSubstr("image 1: "));
-  EXPECT_EQ(ImageCount("tiny", "ok"), 2);
+  EXPECT_EQ(ImageCount("tiny", "ok"), 1);
   EXPECT_EQ(ImageCount("tiny", "invalid"), 1);
+  EXPECT_EQ(ImageCount("tiny", "expired"), 1) << "the reply has no place for what comes after";
+  EXPECT_EQ(StageCount("decode"), 2);
 }
 
 TEST_F(OpenInferenceTest, ModelsAreFoundByNameAndVersion) {
@@ -471,6 +473,17 @@ TEST_F(OpenInferenceTest, AnErrorInAStreamIsAnAnswer) {
   EXPECT_EQ(response.infer_response().id(), "a");
   EXPECT_EQ(response.infer_response().outputs_size(), 0);
   EXPECT_EQ(Sample(R"(ckn_requests_total{code="NOT_FOUND",method="ModelStreamInfer"})"), 1);
+}
+
+TEST_F(OpenInferenceTest, AnIdThatIsTooLongComesBackCutBetweenCharacters) {
+  Request request = Files({1});
+  request.set_id(std::string(255, 'x') + "é");
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(RunCall([&](InferenceCore::Done done) {
+                api().ModelStreamInfer(call_, request, &response, std::move(done));
+              }).ok());
+  EXPECT_THAT(response.error_message(), HasSubstr("id: 257 bytes, expected at most 256"));
+  EXPECT_EQ(response.infer_response().id(), std::string(255, 'x')) << "half a character is no string of Protobuf's";
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST(StatusToGrpcOkTest, CodeOutsideTheEnumerationBecomesUnknown) {
 
 TEST(StatusToGrpcOkTest, CutsMessagesThatWouldNotFitIntoTrailers) {
   EXPECT_EQ(StatusToGrpc(absl::InternalError(std::string(100'000, 'x'))).error_message(), std::string(2048, 'x'));
+  EXPECT_EQ(StatusToGrpc(absl::InternalError(std::string(2047, 'x') + "é")).error_message(), std::string(2047, 'x'));
 }
 
 }  // namespace

@@ -17,10 +17,11 @@ std::vector<float> PowersOfTwo(const std::vector<float>& t) {
   const auto n = t.size();
   const std::vector<float> ones(n, 1.0F), zeros(n, 0.0F);
   const float tap = 1;
+  const std::size_t only = 0;
   PatchRows rows;
   rows.patches = t.data();
   rows.patch_stride = 1;
-  rows.run_length = 1;
+  rows.elements = {&only, 1};
   rows.rows = 1;
   rows.columns = static_cast<int>(n);
   rows.slope = rows.norm = ones.data();
@@ -64,6 +65,7 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
   std::mt19937 rng(1);
   std::uniform_real_distribution<float> uniform(-1, 1);
   constexpr int kDim = 5, kSubsampling = 2, kRadius = 2;
+  const std::size_t elements[kDim] = {0, 1, 2, 3, 4};
   const float taps[] = {0.1F, 0.5F, 1, 0.5F, 0.1F};
   ForEachTarget([&] {
     for (const int p : {1, 3, 4, 7, 16, 17, 33, 50, 97, 130}) {
@@ -81,7 +83,7 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
         rows.patches = patches.data();
         rows.row_stride = static_cast<std::size_t>(columns) * kDim;
         rows.patch_stride = kDim;
-        rows.run_length = kDim;
+        rows.elements = elements;
         rows.first_row = 4;  // of a larger map
         rows.rows = row_count;
         rows.columns = columns;

@@ -1,8 +1,11 @@
 #include "server/store/model_file.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -13,6 +16,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -612,6 +616,38 @@ TEST(ModelFileTest, FailingWriteLeavesTheOldFile) {
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(ReadAll(path), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), std::filesystem::directory_iterator()), 1);
+}
+
+TEST(ModelFileTest, AWriterThatIsKilledLeavesTheOldModelOrTheNew) {
+  const TempDir dir;
+  const std::string path = dir.File("m.ckn");
+  const Model even = TinyModel({.height = 32, .width = 32, .filters = 32, .seed = 2});
+  const Model odd = TinyModel({.height = 32, .width = 32, .filters = 32, .seed = 3});
+  const std::string even_bytes = SerializeModelFile(even);
+  const std::string odd_bytes = SerializeModelFile(odd);
+  ASSERT_TRUE(WriteModelFile(even, path).ok());
+  std::mt19937 random(1);
+  int changed = 0;
+  std::string before = even_bytes;
+  for (int round = 0; round < 40; ++round) {
+    const pid_t writer = fork();
+    ASSERT_GE(writer, 0);
+    if (writer == 0) {
+      for (;;) {
+        if (!WriteModelFile(odd, path).ok() || !WriteModelFile(even, path).ok()) _exit(1);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    ASSERT_EQ(kill(writer, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(writer, &status, 0), writer);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed by itself";
+    const std::string now = ReadAll(path);
+    ASSERT_TRUE(now == even_bytes || now == odd_bytes) << "round " << round << ": " << now.size() << " bytes";
+    changed += now == before ? 0 : 1;
+    before = now;
+  }
+  EXPECT_GT(changed, 0) << "no writer has got as far as to replace the file";
 }
 
 }  // namespace

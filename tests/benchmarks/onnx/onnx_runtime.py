@@ -5,49 +5,35 @@ It comes from npm, into build/onnx_runtime, and runs in Node (run_model.js).
 
 import json
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = os.path.join(HERE, "..", "..", "..", "build", "onnx_runtime")
-MODULES = os.path.join(FOLDER, "node_modules")
+sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
+from npm_packages import NpmPackages  # noqa: E402, from the folder above
+
+PACKAGES = NpmPackages(HERE, "onnx_runtime")
+MODULES = PACKAGES.modules
 TIMEOUT = 600  # seconds a call
 
 
 def missing():
     """Why ONNX Runtime cannot be run here; None when it can."""
-    if shutil.which("node") is None:
-        return "no node in PATH"
-    if not os.path.isdir(os.path.join(MODULES, "onnxruntime-node")):
-        return "ONNX Runtime is not in build/onnx_runtime; ./run bench onnx fetches it"
-    return None
+    reason = PACKAGES.missing()
+    return reason and f"{reason}; ./run fetch gets it"
 
 
 def fetch():
     """Puts the version of package-lock.json into build/onnx_runtime, unless it is there."""
-    lock = os.path.join(HERE, "package-lock.json")
-    copy = os.path.join(FOLDER, "package-lock.json")
-    if missing() is None and os.path.exists(copy) and open(copy).read() == open(lock).read():
-        return
-    os.makedirs(FOLDER, exist_ok=True)
-    shutil.copy(os.path.join(HERE, "package.json"), FOLDER)
-    shutil.copy(lock, copy)
-    # The scripts would only fetch what GPUs need.
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", FOLDER]
-    try:
-        subprocess.run(command, check=True, timeout=TIMEOUT, stdout=subprocess.DEVNULL)
-    except BaseException:
-        os.remove(copy)  # what is there is not complete
-        raise
+    PACKAGES.fetch()
 
 
 def _node(*arguments):
     command = ["node", os.path.join(HERE, "run_model.js"), *map(str, arguments)]
-    environment = {**os.environ, "NODE_PATH": MODULES}
-    finished = subprocess.run(command, env=environment, check=True, timeout=TIMEOUT, stdout=subprocess.PIPE)
+    finished = subprocess.run(command, env=PACKAGES.environment(), check=True, timeout=TIMEOUT, stdout=subprocess.PIPE)
     return json.loads(finished.stdout)
 
 

@@ -2,25 +2,28 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/grpcpp.h"
-#include "inference/open_inference.pb.h"
 #include "server/serving/grpc_call.h"
-#include "server/serving/open_inference.h"
 
 namespace ckn {
 
-// A ModelStreamInfer: requests are worked on at the same time, a few of them, and answered in their order. A client
-// that does not read its answers is not read from: what is held of a stream stays below two messages of the largest
-// size. Deletes itself at the end.
-class InferStream final
-    : public grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse> {
+// A stream of requests, which are worked on at the same time, a few of them, and answered in their order. A client that
+// does not read its answers is not read from: what is held of a stream stays below two messages of the largest size.
+// Deletes itself at the end.
+class OrderedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // All must live until the stream ends.
-  InferStream(OpenInference& api, grpc::CallbackServerContext& context, const CallerAccess& access);
+  using Done = std::function<void(grpc::ByteBuffer reply)>;
+  // Answers one request, whose bytes it may take. `done` is called once, on any thread.
+  using Answer = std::function<void(const CallContext& call, grpc::ByteBuffer* request, Done done)>;
+
+  // `context` and what `access` names must live until the stream ends.
+  OrderedStream(grpc::CallbackServerContext& context, const CallerAccess& access, std::size_t max_message_bytes,
+                Answer answer);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -28,9 +31,8 @@ class InferStream final
 
  private:
   struct Item {
-    inference::ModelInferRequest request;
-    inference::ModelStreamInferResponse response;
-    std::size_t bytes = 0;  // of the request; once answered, of the response
+    grpc::ByteBuffer message;  // the request; once answered, the reply
+    std::size_t bytes = 0;     // of it
     bool answered = false;
   };
 
@@ -43,8 +45,9 @@ class InferStream final
   void SetBytes(Item& item, std::size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PopFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  OpenInference& api_;
   const GrpcCall call_;
+  const std::size_t max_message_bytes_;
+  const Answer answer_;
 
   absl::Mutex mu_;
   std::size_t held_bytes_ ABSL_GUARDED_BY(mu_) = 0;               // of the items

@@ -1,5 +1,8 @@
-#include "server/serving/infer_stream.h"
+#include "server/serving/ordered_stream.h"
 
+#include <utility>
+
+#include "server/serving/inference_core.h"
 #include "server/serving/status_to_grpc.h"
 
 namespace ckn {
@@ -11,8 +14,9 @@ constexpr std::size_t kReadAhead = 16;
 
 }  // namespace
 
-InferStream::InferStream(OpenInference& api, grpc::CallbackServerContext& context, const CallerAccess& access)
-    : api_(api), call_(context, access) {
+OrderedStream::OrderedStream(grpc::CallbackServerContext& context, const CallerAccess& access,
+                             std::size_t max_message_bytes, Answer answer)
+    : call_(context, access), max_message_bytes_(max_message_bytes), answer_(std::move(answer)) {
   if (const absl::Status refused = CheckCaller(call_); !refused.ok()) {
     Finish(StatusToGrpc(refused));
     return;
@@ -20,23 +24,25 @@ InferStream::InferStream(OpenInference& api, grpc::CallbackServerContext& contex
   Step(Event::kOpened);
 }
 
-void InferStream::OnReadDone(bool ok) {
+void OrderedStream::OnReadDone(bool ok) {
   if (!ok) return Step(Event::kReadAll);
   Item* item = nullptr;
   {
     const absl::MutexLock lock(&mu_);
     item = items_.back().get();
-    SetBytes(*item, item->request.ByteSizeLong());
+    SetBytes(*item, item->message.Length());
   }
   // reading_ is still set and keeps the stream open until this is done.
-  api_.ModelStreamInfer(call_, item->request, &item->response,
-                        [this, item](const absl::Status&) { Step(Event::kAnswered, item); });
+  answer_(call_, &item->message, [this, item](grpc::ByteBuffer reply) {
+    item->message.Swap(&reply);
+    Step(Event::kAnswered, item);
+  });
   Step(Event::kRead);
 }
 
-void InferStream::OnWriteDone(bool ok) { Step(ok ? Event::kWritten : Event::kBroken); }
+void OrderedStream::OnWriteDone(bool ok) { Step(ok ? Event::kWritten : Event::kBroken); }
 
-void InferStream::Note(Event event, Item* item) {
+void OrderedStream::Note(Event event, Item* item) {
   switch (event) {
     case Event::kOpened:
       break;
@@ -50,8 +56,7 @@ void InferStream::Note(Event event, Item* item) {
       break;
     case Event::kAnswered:
       item->answered = true;
-      inference::ModelInferRequest().Swap(&item->request);  // frees it
-      SetBytes(*item, item->response.ByteSizeLong());
+      SetBytes(*item, item->message.Length());
       break;
     case Event::kBroken:
       broken_ = true;
@@ -63,17 +68,17 @@ void InferStream::Note(Event event, Item* item) {
   }
 }
 
-void InferStream::SetBytes(Item& item, std::size_t bytes) {
+void OrderedStream::SetBytes(Item& item, std::size_t bytes) {
   held_bytes_ += bytes - item.bytes;
   item.bytes = bytes;
 }
 
-void InferStream::PopFront() {
+void OrderedStream::PopFront() {
   SetBytes(*items_.front(), 0);
   items_.pop_front();
 }
 
-void InferStream::Step(Event event, Item* item) {
+void OrderedStream::Step(Event event, Item* item) {
   Item* to_read = nullptr;
   Item* to_write = nullptr;
   bool finish = false;
@@ -81,7 +86,7 @@ void InferStream::Step(Event event, Item* item) {
     const absl::MutexLock lock(&mu_);
     Note(event, item);
     while (broken_ && !items_.empty() && items_.front()->answered) PopFront();
-    if (!reading_ && !read_all_ && items_.size() < kReadAhead && held_bytes_ < api_.max_message_bytes()) {
+    if (!reading_ && !read_all_ && items_.size() < kReadAhead && held_bytes_ < max_message_bytes_) {
       to_read = items_.emplace_back(std::make_unique<Item>()).get();
       reading_ = true;
     }
@@ -92,8 +97,8 @@ void InferStream::Step(Event event, Item* item) {
     finish = read_all_ && items_.empty() && !finished_;
     finished_ = finished_ || finish;
   }
-  if (to_read != nullptr) StartRead(&to_read->request);
-  if (to_write != nullptr) StartWrite(&to_write->response);
+  if (to_read != nullptr) StartRead(&to_read->message);
+  if (to_write != nullptr) StartWrite(&to_write->message);
   if (finish) Finish(grpc::Status::OK);
 }
 
