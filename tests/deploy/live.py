@@ -39,10 +39,13 @@ class ClusterMetrics:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 body = outer.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/plain; version=0.0.4")
+                    self.end_headers()
+                    self.wfile.write(body)
+                except BrokenPipeError:
+                    pass  # a scrape that took too long
 
             def log_message(self, *_):
                 pass

@@ -73,13 +73,34 @@ def exported_names(page):
     return {re.match(r"[\w:]+", line)[0] for line in page.splitlines() if line and not line.startswith("#")}
 
 
-def unknown_names(page):
-    """["where: name"] of the metrics that rules, dashboard or adapter read and nobody exports."""
-    known = exported_names(page) | OF_OTHERS | {rule["record"] for rule in rules("record")}
+def label_values(text):
+    """{label: values} of a /metrics page, or of the selectors in queries with = and =~; regular expressions of words only."""
+    values = {}
+    for label, value in re.findall(r'(\w+)=~?"((?:[^"\\]|\\.)*)"', text):
+        values.setdefault(label, set()).update(value.split("|"))
+    return values
+
+
+def all_queries():
+    """[(where, query)] of rules, dashboard and adapter."""
     queries = [(f"rule {rule.get('record') or rule.get('alert')}", rule["expr"])
                for rule in rules("record") + rules("alert")]
     queries += [(f"panel \"{title}\"", query) for title, query in dashboard_queries()]
-    queries.append(("adapter.yaml", adapter_query("ckn_in_flight_requests", "", "pod")))
+    return queries + [("adapter.yaml", adapter_query("ckn_in_flight_requests", "", "pod"))]
+
+
+def unknown_values(page):
+    """["where: label=value"] of what queries ask for by method, status, stage or the like, and the server does not have."""
+    exported = label_values(page)
+    return [f"{where}: {label}={value}" for where, query in all_queries()
+            for label, values in label_values(query).items() if label in ("method", "code", "stage", "outcome", "le")
+            for value in sorted(values - exported[label])]
+
+
+def unknown_names(page):
+    """["where: name"] of the metrics that rules, dashboard or adapter read and nobody exports."""
+    known = exported_names(page) | OF_OTHERS | {rule["record"] for rule in rules("record")}
+    queries = all_queries()
     queries += [("dashboard variable", re.search(r"\((\w+)", variable["query"]["query"])[1])
                 for variable in dashboard()["templating"]["list"] if variable["type"] == "query"]
     return [f"{where}: {name}" for where, query in queries for name in sorted(metric_names(query) - known)]

@@ -31,9 +31,24 @@ def metrics_page():
                 return reply.read().decode()
 
 
+# Calls without images; they are no part of the objectives.
+NO_INFERENCE = {"GetModel", "ListModels", "ModelConfig", "ModelMetadata", "RepositoryIndex", "RepositoryModelLoad",
+                "RepositoryModelUnload"}
+
+
 class MonitoringTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.page = metrics_page()
+
     def test_rules_and_dashboard_read_metrics_that_the_server_exports(self):
-        self.assertEqual(monitoring.unknown_names(metrics_page()), [])
+        self.assertEqual(monitoring.unknown_names(self.page), [])
+        self.assertEqual(monitoring.unknown_values(self.page), [])
+
+    def test_the_objective_of_errors_covers_every_method_with_images(self):
+        (rule,) = [rule for rule in monitoring.rules("record") if rule["record"] == "ckn:request_errors:ratio_rate5m"]
+        covered = monitoring.label_values(rule["expr"])["method"]
+        self.assertEqual(covered, monitoring.label_values(self.page)["method"] - NO_INFERENCE)
 
     def test_names_in_queries_are_found(self):
         query = 'sum by (a, le) (rate(ckn_x_bucket{b=~"c|d", e="f"}[5m])) / on (job) group_left (v) k:l:m > 0.1 * 14.4'
