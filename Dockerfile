@@ -33,8 +33,7 @@ ARG REVISION=unknown
 LABEL org.opencontainers.image.title="ckn" \
       org.opencontainers.image.description="Convolutional Kernel Networks: training and gRPC inference" \
       org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}" \
-      org.opencontainers.image.base.name="scratch"
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /root_files /
 # Outside a container the server listens on the loopback interface only. The models are ./models, the default.
 ENV CKN_LISTEN=0.0.0.0:8500 CKN_HTTP=0.0.0.0:8501

@@ -61,7 +61,7 @@ def second_server(image, grpc_port, *arguments, options=()):
 
 def compressed_megabytes(image):
     with tempfile.TemporaryDirectory() as folder:
-        podman("push", image, f"dir:{folder}")
+        podman("push", "--compress", image, f"dir:{folder}")
         return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)) / 1e6
 
 
@@ -87,18 +87,18 @@ def files_below(root):
 
 def size_table(sizes, packages):
     """Lines `| what | files | MB |` that add up to the image."""
-    groups = [("`ckn`", lambda p: p == "/usr/bin/ckn"), ("`ckn-client`", lambda p: p == "/usr/bin/ckn-client"),
-              ("oneDNN", lambda p: "libdnnl" in p),
+    groups = [("`ckn`", r"/usr/bin/ckn$"), ("`ckn-client`", r"/usr/bin/ckn-client$"),
+              ("oneDNN", r"^/usr/lib.*/libdnnl"),
               ("gRPC, Protocol Buffers, Abseil, OpenSSL",
-               lambda p: re.search(r"lib(grpc|gpr|address_sorting|upb|re2|cares|proto|absl|ssl|crypto)", p)),
-              ("BLAS, LAPACK, Fortran", lambda p: re.search(r"lib(blas|lapack|lbfgsb|gfortran|quadmath)", p)),
-              ("C and C++ libraries", lambda p: re.search(r"/(lib(c|m|stdc\+\+|gcc_s|gomp)\.so|ld-linux)", p)),
-              ("other shared objects", lambda p: ".so" in p), ("models", lambda p: p.startswith("/models/")),
-              (f"certificates, licences and database entries of {packages} Debian packages", lambda p: True)]
+               r"^/usr/lib.*/lib(grpc|gpr|address_sorting|upb|re2|cares|proto|absl|ssl|crypto)"),
+              ("BLAS, LAPACK, L-BFGS-B, Fortran", r"^/usr/lib.*/lib(blas|openblas|lapack|lbfgsb|gfortran|quadmath)"),
+              ("C and C++", r"^/usr/lib.*/lib(c|m|stdc\+\+|gcc_s|gomp)\.so|/ld-linux"),
+              ("other shared objects", r"^/usr/lib.*\.so"), ("models", r"/models/"),
+              (f"certificates; licences and database entries of {packages} Debian packages", "")]
     rest = dict(sizes)
     lines = []
-    for name, belongs in groups:
-        group = [path for path in rest if belongs(path)]
+    for name, pattern in groups:
+        group = [path for path in rest if re.search(pattern, path)]
         lines.append(f"| {name} | {len(group)} | {sum(rest.pop(path) for path in group) / 1e6:.1f} |")
     return lines
 
@@ -175,7 +175,9 @@ def check_stop_under_load(image):
         seconds = time.monotonic() - began
         log = container.log()
     expect(exit_code == 0, f"exit code {exit_code}\n{log}")
-    expect(load.answers["OK"] > 0 and set(load.answers) <= {"OK", "UNAVAILABLE"}, f"answers: {dict(load.answers)}")
+    # CANCELLED: the request was still being received.
+    expect(load.answers["OK"] > 0 and set(load.answers) <= {"OK", "UNAVAILABLE", "CANCELLED"},
+           f"answers: {dict(load.answers)}: {load.messages}")
     taken = int(re.search(r"calls taken since the start: (\d+)", log).group(1))
     expect(taken == load.answers["OK"], f"{taken} calls taken, {load.answers['OK']} answered")
     return f"all {taken} calls that were taken were answered, {seconds:.2f} s from SIGTERM to the end"
@@ -303,9 +305,7 @@ def check_cpu_limit(image):
 
 
 def check_kubernetes_manifest(image, manifest):
-    if not os.path.exists(manifest):
-        raise AssertionError(f"{manifest}: no such file")
-    with Pod(manifest) as pod:
+    with tempfile.TemporaryDirectory() as folder, Pod(manifest, folder):
         client.wait_until_ready(HTTP)
         digits = client.correct(ADDRESS, "mnist", "mnist")
         health = podman("run", "--rm", "--entrypoint", "/usr/bin/ckn-client", image, "health").stdout

@@ -104,11 +104,24 @@ class Container:
 
 
 class Pod:
-    """The Deployment of a Kubernetes manifest; taken down at the end of the `with`."""
+    """The Deployment of a Kubernetes manifest, on the network of this machine; taken down at the end of the `with`."""
 
-    def __init__(self, manifest):
-        self.manifest = manifest
-        podman("kube", "play", "--network", "host", manifest)
+    def __init__(self, manifest, folder):
+        with open(manifest, encoding="utf-8") as file:
+            text = file.read()
+        changed, count = re.subn(r"(?m)^    spec:$", "    spec:\n      hostNetwork: true", text)
+        if count != 1:
+            raise RuntimeError(f"{manifest}: got {count} pod templates, expected 1")
+        # Podman would publish each port, which it can only do through a bridge.
+        changed = re.sub(r"(?m)^          ports:\n(            - .*\n)+", "", changed)
+        self.manifest = os.path.join(folder, os.path.basename(manifest))
+        with open(self.manifest, "w", encoding="utf-8") as file:
+            file.write(changed)
+        try:
+            podman("kube", "play", self.manifest)
+        except RuntimeError:
+            self.__exit__()
+            raise
 
     def __enter__(self):
         return self
