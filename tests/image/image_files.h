@@ -42,8 +42,8 @@ struct TiffOptions {
   int extra_sample = -1;  // -1: no tag
   int sample_format = 0;  // 0: no tag
   int planar = 1;
-  int compression = 1;     // 1: none, 5: LZW
-  int rows_per_strip = 0;  // 0: all in one
+  int compression = 1;               // 1: none, 5: LZW
+  std::uint32_t rows_per_strip = 0;  // 0: all in one
   bool tiled = false;
   bool duplicate_width = false;
   bool big_endian = false;
