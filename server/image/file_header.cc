@@ -258,7 +258,9 @@ absl::StatusOr<FileHeader> ReadTiff(std::span<const std::byte> file) {
   constexpr std::uint32_t kOneStrip = std::numeric_limits<std::uint32_t>::max();
   const std::int64_t rows = value(278, kOneStrip);
   if (rows < 1) return Bad(FileFormat::kTiff, "got strips of 0 rows, expected at least 1");
-  header.buffer_pixels = rows == kOneStrip ? 0 : header.width * rows;
+  // Either may be almost 2^32.
+  constexpr std::int64_t kMostPixels = std::numeric_limits<std::int64_t>::max();
+  if (rows != kOneStrip) header.buffer_pixels = header.width > kMostPixels / rows ? kMostPixels : header.width * rows;
   const std::int64_t strips = (header.height + rows - 1) / rows;
   std::uint64_t strip_bytes = 1;
   std::uint64_t last_strip_bytes = 1;

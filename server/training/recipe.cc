@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/base/quote.h"
 #include "server/base/regular_file.h"
 #include "server/base/status.h"
+#include "server/base/utf8.h"
 #include "server/store/model_proto.h"
 
 namespace ckn {
@@ -57,7 +59,11 @@ constexpr BuiltIn kBuiltIn[] = {
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
-    if (message_.empty()) message_ = absl::StrFormat("line %d, column %d: %s", line + 1, column + 1, message);
+    if (!message_.empty()) return;
+    // It quotes the file, at whatever length.
+    constexpr std::size_t kMaxBytes = 200;
+    message_ =
+        absl::StrFormat("line %d, column %d: %s", line + 1, column + 1, Printable(Utf8Prefix(message, kMaxBytes)));
   }
   [[nodiscard]] const std::string& message() const { return message_; }
 
@@ -121,7 +127,7 @@ absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name) {
     recipe.set_name(name);
     return recipe;
   }
-  return absl::NotFoundError(absl::StrCat("architecture \"", name, "\": unknown, expected one of ",
+  return absl::NotFoundError(absl::StrCat("architecture ", Quote(name), ": unknown, expected one of ",
                                           absl::StrJoin(BuiltInRecipeNames(), ", ")));
 }
 

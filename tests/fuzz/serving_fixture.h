@@ -6,7 +6,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "server/serving/inference_core.h"
-#include "server/serving/model_loader.h"
+#include "server/serving/model_registry.h"
 #include "server/serving/wire_message.h"
 #include "server/store/model_file.h"
 #include "spdlog/spdlog.h"

@@ -555,6 +555,9 @@ TEST(DecodeTest, RejectsDimensionOverflow) {
 
 TEST(DecodeTest, StripsLargerThanTheLimitAreRejected) {
   EXPECT_THAT(Error(TiffFile(3, 2, "abcdef", {.rows_per_strip = 0x7FFFFFFF})), HasSubstr("got strips of 6442450941"));
+  // A width that no limit lets through, and strips of which the product fits no number.
+  EXPECT_THAT(Error(TiffFile(0xFFFFFFFE, 1, "x", {.compression = 5, .rows_per_strip = 0xFFFFFFFE})),
+              HasSubstr("got 4294967294 x 1 pixels"));
 }
 
 TEST(DecodeTest, RejectsEmptySides) {

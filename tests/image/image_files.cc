@@ -169,8 +169,7 @@ std::string TiffFile(std::uint32_t width, std::uint32_t height, const std::strin
   entries.push_back({273, 4, std::vector<std::uint64_t>(strips)});  // set below
   if (options.orientation > 0) entries.push_back({274, 3, {static_cast<std::uint64_t>(options.orientation)}});
   entries.push_back({277, 3, {samples}});
-  entries.push_back(
-      {278, 4, {options.rows_per_strip > 0 ? static_cast<std::uint64_t>(options.rows_per_strip) : height}});
+  entries.push_back({278, 4, {options.rows_per_strip > 0 ? options.rows_per_strip : height}});
   entries.push_back({279, 4, std::vector<std::uint64_t>(strips, strip_bytes)});
   entries.push_back({284, 3, {static_cast<std::uint64_t>(options.planar)}});
   if (!options.palette.empty()) entries.push_back({320, 3, options.palette});

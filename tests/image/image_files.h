@@ -43,7 +43,7 @@ struct TiffOptions {
   int sample_format = 0;  // 0: no tag
   int planar = 1;
   int compression = 1;                      // 1: none, 5: LZW
-  int rows_per_strip = 0;                   // 0: all in one
+  std::uint32_t rows_per_strip = 0;         // 0: all in one
   int strips = 1;                           // equal parts of the data
   std::vector<std::uint64_t> palette = {};  // all red, all green, all blue values, of 16 bits
   bool tiled = false;

@@ -11,6 +11,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Table3Row {
   const char* name;
@@ -140,6 +141,13 @@ TEST_F(RecipeFileTest, SyntaxErrorsCarryTheirPlace) {
   EXPECT_THAT(std::string(Read("name: \"x\"\nlayers { patch: 3 }").status().message()),
               AllOf(HasSubstr(path_), HasSubstr("line 2, column"), HasSubstr("patch")));
   EXPECT_FALSE(Read("layers {").ok());
+  // What is quoted of the file is fit for a terminal.
+  EXPECT_THAT(std::string(Read("height: \x1b[31m").status().message()),
+              AllOf(HasSubstr("line 1"), Not(HasSubstr("\x1b"))));
+  EXPECT_LT(Read(std::string(100'000, 'x') + ": 1").status().message().size(), 1000U);
+  const auto part = Read("parts { name: 'a\\nb' } parts { name: 'ckn-gm1' }");
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_THAT(std::string(ResolveRecipes(*part, 28, 28, 1).status().message()), HasSubstr(R"("a\x0ab")"));
   EXPECT_EQ(ReadRecipeFile(path_ + ".missing").status().code(), absl::StatusCode::kNotFound);
 }
 
