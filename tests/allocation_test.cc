@@ -14,8 +14,8 @@ TEST(AllocationTest, ExtractingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
     for (const InputMap map : {InputMap::kPixels, InputMap::kGradient}) {
       for (const bool mirror : {false, true}) {
         InputSpec input{.height = 9, .width = 12, .channels = channels, .map = map, .mirror = mirror};
-        const Model model = ::ckn::testing::TinyModel(
-            {.height = input.height, .width = input.width, .channels = input.MapChannels()});
+        const Model model =
+            ::ckn::testing::TinyModel({.height = input.height, .width = input.width, .channels = input.MapChannels()});
         FeatureExtractor extractor;
         ASSERT_TRUE(extractor.Add(input, model.networks[0].layers).ok());
         ImageU8 image{input.height, input.width, channels, {}};
