@@ -108,7 +108,7 @@ class Scene:
         for model in ("mnist.ckn", "fashion-mnist.ckn"):
             shutil.copy(os.path.join(tools.SOURCE, "models", model), self.models)
         # So small that a few clients overload it; slow to stop, so that its end can be watched.
-        arguments = ["--threads", "1", "--queue", str(QUEUE), "--lame-duck-ms", "15000"]
+        arguments = ["--threads", "1", "--queue", str(QUEUE), "--lame-duck-ms", "20000"]
         self.server = ckn_e2e.Server(ARGUMENTS.ckn, self.models, *arguments).__enter__()
         self.channel = grpc.insecure_channel(self.server.address)
         self.pb, pb_grpc = ckn_e2e.import_stubs(ARGUMENTS)
@@ -159,7 +159,7 @@ class Scene:
         labels = f'namespace="ckn",pod=~"{"|".join(live.PODS)}"'
         waiting.append(("adapter.yaml", monitoring.adapter_query("ckn_in_flight_requests", labels, "pod")))
         waiting += [("ScaledObject", query) for query in self.autoscaler_queries]
-        total, end = len(waiting), time.monotonic() + 60
+        total, end = len(waiting), time.monotonic() + 90
         while waiting and time.monotonic() < end:
             assert not (bad := self.light_load()), f"ckn-client: {bad}"
             waiting = [(title, query) for title, query in waiting if not self.prometheus.values(query)]
@@ -194,7 +194,7 @@ class Scene:
 
         def call():
             try:
-                self.classify(request, timeout=10)
+                self.classify(request, timeout=30)
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise
@@ -236,7 +236,7 @@ class Scene:
     def restarts(self):
         for _ in range(5):
             self.cluster.restarts += 1
-            time.sleep(1.1)  # so that each is seen
+            time.sleep(2.2)  # so that each is seen
         self.expect_alerts("CknRestartLoop")
 
     def end(self):
