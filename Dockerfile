@@ -41,7 +41,8 @@ WORKDIR /
 USER 65532:65532
 EXPOSE 8500 8501
 # Without TLS; with it, give --health-cmd with the client's TLS options. Kubernetes has probes of its own.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["/usr/bin/ckn-client", "health", "--timeout", "2"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+  CMD ["/usr/bin/ckn-client", "health", "--timeout", "2"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/bin/ckn"]
 CMD ["serve"]

@@ -27,14 +27,19 @@ def generate_stubs(folder):
         work=folder, source=SOURCE, protoc=shutil.which("protoc"), plugin=shutil.which("grpc_python_plugin")))
 
 
+# Calls take turns among the addresses whose server is SERVING. A client that does not watch the servers' health learns
+# of a stop by the end of the connection, and a call that is on its way at that moment is cancelled.
+SERVICE_CONFIG = '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}'
+
+
 def open_channel(address):
-    """`address`: HOST:PORT, or ipv4:A:P,A:P; calls take turns among the addresses."""
-    return grpc.insecure_channel(address, options=[("grpc.lb_policy_name", "round_robin"),
+    """`address`: HOST:PORT, or ipv4:A:P,A:P."""
+    return grpc.insecure_channel(address, options=[("grpc.service_config", SERVICE_CONFIG),
                                                    ("grpc.use_local_subchannel_pool", 1)])
 
 
 def sample_files(data_set):
-    """The ten test images of tests/data/mnist or tests/data/fashion: pairs of the class's index and the file's bytes."""
+    """The ten test images of tests/data/mnist or tests/data/fashion: pairs of class index and file."""
     samples = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tests", "data", data_set, "*.png"))):
         with open(path, "rb") as file:

@@ -161,8 +161,8 @@ def check_start(image):
             ready = time.time()
             whole.append(ready - began)
             own.append(ready - container.started_at())
-    text = (f"ready {statistics.median(own):.2f} s after the process began, {statistics.median(whole):.2f} s after podman "
-            f"run did (medians of 5; goal 1 s)")
+    text = (f"ready {statistics.median(own):.2f} s after the process began, {statistics.median(whole):.2f} s after "
+            f"podman run did (medians of 5; goal 1 s)")
     expect(statistics.median(whole) <= 1, text)
     return text
 
