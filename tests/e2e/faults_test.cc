@@ -204,7 +204,7 @@ TEST_F(FaultsTest, ConnectionsThatFallSilentHoldUpNeitherCallsNorTheStop) {
       connection.Send(std::string_view("\0\0\x07\0\0\0\0\0\1\0\0\0\0\x64\x0a\x02", 16));
     }
   }
-  for (const std::string& text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02", "no protocol at all\n"}) {
+  for (const char* const text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02", "no protocol at all\n"}) {
     connections.emplace_back(server_->grpc_port()).Send(text);
   }
   for (int i = 0; i < 20; ++i) ExpectServes();
