@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,8 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "ckn: out of memory\n");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ckn: %s\n", error.what());
   } catch (...) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/guarded.h"
 #include "server/base/quote.h"
@@ -64,6 +65,8 @@ ModelLoader::File ModelLoader::ReadFile(const ModelFileEntry& entry) const {
     file.model = std::move(model);
     return absl::OkStatus();
   });
+  // What a library throws, above all for lack of memory, does not know the file.
+  if (!absl::StartsWith(file.status.message(), entry.path)) file.status = Annotate(file.status, entry.path);
   metrics_.CountModelLoad(file.status.ok());
   return file;
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/atomic_file.h"
+#include "server/base/guarded.h"
 #include "server/base/regular_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status.h"
@@ -170,8 +171,12 @@ absl::Status WriteModelFile(const Model& model, const std::string& path) {
 }
 
 absl::StatusOr<LoadedModel> ReadModelFile(const std::string& path, const ModelLimits& limits) {
-  absl::StatusOr<LoadedModel> loaded = Read(path, limits);
-  CKN_RETURN_IF_ERROR(Annotate(loaded.status(), path));
+  absl::StatusOr<LoadedModel> loaded = absl::UnknownError("");
+  const absl::Status read = Guarded([&] {
+    loaded = Read(path, limits);
+    return loaded.status();
+  });
+  CKN_RETURN_IF_ERROR(Annotate(read, path));
   return loaded;
 }
 

@@ -33,7 +33,8 @@ bool LooksLikeModelFile(const std::string& path);
 // Writes to a temporary file beside `path`, flushes it to disk and renames it: at every moment `path` is the old file
 // or the whole new one.
 absl::Status WriteModelFile(const Model& model, const std::string& path);
-// NOT_FOUND and the codes of ParseModelFile; messages start with the path.
+// NOT_FOUND, RESOURCE_EXHAUSTED when there is no memory for it, and the codes of ParseModelFile; messages start with
+// the path.
 absl::StatusOr<LoadedModel> ReadModelFile(const std::string& path, const ModelLimits& limits = {});
 
 }  // namespace ckn

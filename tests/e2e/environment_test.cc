@@ -112,7 +112,7 @@ TEST_F(EnvironmentTest, AModelThatDoesNotFitIntoMemoryIsAnErrorThatNamesIt) {
 // The features of an image by `command`, which runs ckn.
 std::vector<float> Features(std::vector<std::string> command, const std::string& model, const std::string& image,
                             const std::string& out) {
-  command.insert(command.end(), {CKN_BINARY, "encode", model, image, "--out", out});
+  command.insert(command.end(), {CKN_BINARY, "encode", model, "--images", image, "--out", out});
   const Finished run = RunProgram(command);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string file = ReadAll(out);
@@ -142,15 +142,17 @@ TEST_F(EnvironmentTest, ACommaLocaleChangesNothing) {
   const Finished made = RunProgram({"/usr/bin/localedef", "-i", "de_DE", "-f", "UTF-8", locales.File("de_DE.UTF-8")});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const std::string image = folder_.Write("image.pgm", EncodePnm(TinyImage(TinyModel(), 1)));
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"inspect", "--json", path_},
-                                                    {"inspect", path_},
-                                                    {"encode", path_, image, "--out", "/dev/stdout"},
-                                                    {"serve", "--print-config"}}) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"inspect", "--json", path_},
+        {"inspect", path_},
+        {"encode", path_, "--images", image, "--out", folder_.File("features.npy")},
+        {"serve", "--print-config"}}) {
     std::vector<std::string> plain = {CKN_BINARY};
     plain.insert(plain.end(), arguments.begin(), arguments.end());
     std::vector<std::string> german = {"/usr/bin/env", "LOCPATH=" + locales.path(), "LC_ALL=de_DE.UTF-8"};
     german.insert(german.end(), plain.begin(), plain.end());
     const Finished expected = RunProgram(plain);
+    ASSERT_EQ(expected.exit_code, 0) << expected.err;
     const Finished got = RunProgram(german);
     EXPECT_EQ(got.exit_code, expected.exit_code) << got.err;
     EXPECT_EQ(got.out, expected.out);

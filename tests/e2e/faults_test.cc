@@ -89,7 +89,7 @@ class FaultsTest : public ::testing::Test {
   // Waits until the server holds nothing of any call; the test's time limit is the alternative.
   void WaitUntilIdle() const {
     while (Sample("ckn_in_flight_requests") != 0 || Sample("ckn_queue_length") != 0 ||
-           Sample("ckn_in_flight_bytes") != 0) {
+           Sample("ckn_in_flight_request_bytes") != 0) {
       absl::SleepFor(absl::Milliseconds(5));
     }
   }
