@@ -5,6 +5,20 @@
 #include <string>
 
 namespace ckn {
+namespace {
+
+// A size in the system's view of this process.
+double StatusMib(const std::string& wanted) {
+  std::ifstream status("/proc/self/status");
+  for (std::string key; status >> key;) {
+    double kib = 0;
+    if (key == wanted && status >> kib) return kib / 1024;
+    std::getline(status, key);
+  }
+  return 0;
+}
+
+}  // namespace
 
 std::string CpuName() {
   std::ifstream info("/proc/cpuinfo");
@@ -22,15 +36,9 @@ double ProcessCpuSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-double PeakMemoryMib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key;) {
-    double kib = 0;
-    if (key == "VmHWM:" && status >> kib) return kib / 1024;
-    std::getline(status, key);
-  }
-  return 0;
-}
+double PeakMemoryMib() { return StatusMib("VmHWM:"); }
+
+double ResidentMemoryMib() { return StatusMib("VmRSS:"); }
 
 void ResetPeakMemory() { std::ofstream("/proc/self/clear_refs") << '5'; }
 

@@ -12,6 +12,8 @@ double ProcessCpuSeconds();
 
 // The peak of resident memory since the start or the last reset, in MiB; 0 where the system does not tell.
 double PeakMemoryMib();
+// Resident memory now, likewise.
+double ResidentMemoryMib();
 // No effect where the system does not allow it.
 void ResetPeakMemory();
 

@@ -57,12 +57,9 @@ absl::StatusOr<std::string> FileSha256(const std::string& path) {
 }
 
 json SourceJson(const FeatureSource& source) {
-  return {{"model", source.model},
-          {"model_sha256", source.model_sha256},
-          {"data", source.data},
-          {"data_sha256", source.data_sha256},
-          {"split", source.split},
-          {"images", source.images},
+  return {{"model", source.model},      {"model_sha256", source.model_sha256},
+          {"data", source.data},        {"data_sha256", source.data_sha256},
+          {"split", source.split},      {"images", source.images},
           {"features", source.features}};
 }
 
@@ -243,8 +240,8 @@ absl::StatusOr<FeatureSource> MergeShards(const std::string& folder, const std::
     const absl::StatusOr<std::string> sha256 = FileSha256(path);
     CKN_RETURN_IF_ERROR(Annotate(sha256.status(), path));
     if (*sha256 != manifest.sha256) {
-      return absl::DataLossError(absl::StrCat(path, ": got SHA-256 ", *sha256, ", expected ", manifest.sha256,
-                                              "; encode this shard again"));
+      return absl::DataLossError(
+          absl::StrCat(path, ": got SHA-256 ", *sha256, ", expected ", manifest.sha256, "; encode this shard again"));
     }
     CKN_RETURN_IF_ERROR(Annotate(Append(path, manifest, writer), path));
   }

@@ -78,7 +78,7 @@ class Metrics {
   [[nodiscard]] prometheus::Gauge& in_flight() { return *in_flight_; }
   [[nodiscard]] prometheus::Gauge& ready() { return *ready_; }
 
-  // Prometheus text format, version 0.0.4.
+  // Prometheus text format, version 0.0.4. What concerns the process as a whole is looked up on the way.
   [[nodiscard]] std::string Text() const;
 
  private:
@@ -100,6 +100,8 @@ class Metrics {
   prometheus::Counter* loads_ok_ = nullptr;
   prometheus::Counter* loads_failed_ = nullptr;
   prometheus::Gauge* ready_ = nullptr;
+  prometheus::Gauge* resident_memory_ = nullptr;
+  prometheus::Counter* cpu_seconds_ = nullptr;
 
   mutable absl::Mutex mu_;
   std::map<std::string, ImageCounters, std::less<>> model_images_ ABSL_GUARDED_BY(mu_);

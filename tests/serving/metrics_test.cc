@@ -1,5 +1,6 @@
 #include "server/serving/metrics.h"
 
+#include <ctime>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,16 @@ TEST(MetricsTest, AllChildrenExistBeforeTheFirstCall) {
   EXPECT_EQ(samples.at("ckn_ready"), 0);
 }
 
+TEST(MetricsTest, TellsOfTheProcess) {
+  const Metrics metrics("1");
+  const auto samples = ParsePrometheusText(metrics.Text());
+  EXPECT_NEAR(samples.at("process_start_time_seconds"), static_cast<double>(std::time(nullptr)), 60);
+  EXPECT_GT(samples.at("process_resident_memory_bytes"), 1 << 20);
+  const double begun = samples.at("process_cpu_seconds_total");
+  EXPECT_GT(begun, 0);
+  EXPECT_GE(ParsePrometheusText(metrics.Text()).at("process_cpu_seconds_total"), begun);
+}
+
 TEST(MetricsTest, CountsWhatItIsTold) {
   Metrics metrics("1");
   metrics.SetModels({"mnist"});
@@ -56,6 +67,7 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   EXPECT_EQ(samples.at(R"(ckn_requests_total{code="NOT_FOUND",method="Encode"})"), 1);
   EXPECT_EQ(samples.at("ckn_request_duration_seconds_count{method=\"Classify\"}"), 2);
   EXPECT_DOUBLE_EQ(samples.at("ckn_request_duration_seconds_sum{method=\"Classify\"}"), 0.3004);
+  EXPECT_EQ(samples.at("ckn_request_duration_seconds_count{method=\"Encode\"}"), 0) << "failing is fast";
   EXPECT_EQ(samples.at("ckn_stage_duration_seconds_count{stage=\"compute\"}"), 1);
   EXPECT_EQ(samples.at(R"(ckn_images_total{model="mnist",outcome="ok"})"), 5);
   EXPECT_EQ(samples.at(R"(ckn_images_total{model="mnist",outcome="invalid"})"), 2);
