@@ -86,6 +86,7 @@ def check_types(sets):
         literals += typed_check.manifest_literals(name, manifest)
     literals += typed_check.manifest_literals("deploy/kserve", read("kserve", "serving-runtime.yaml"))
     literals += typed_check.manifest_literals("deploy/kserve", read("kserve", "inference-service.yaml"))
+    literals += typed_check.manifest_literals("deploy/jobs", read("jobs", "encode.yaml"))
     literals += typed_check.manifest_literals("deploy/kubernetes", read("kubernetes", "ckn.yaml"))
     literals += typed_check.manifest_literals("deploy/kubernetes", read("kubernetes", "namespace.yaml"))
     with open(os.path.join(tools.DEPLOY, "grafana", "ckn.json")) as file:

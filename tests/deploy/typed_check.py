@@ -16,6 +16,7 @@ KUBERNETES = "kubernetes-types"
 OPERATOR = "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1"
 TYPES = {
     "Deployment": (f"{KUBERNETES}/apps/v1", "Deployment"),
+    "Job": (f"{KUBERNETES}/batch/v1", "Job"),
     "Pod": (f"{KUBERNETES}/core/v1", "Pod"),
     "Service": (f"{KUBERNETES}/core/v1", "Service"),
     "ServiceAccount": (f"{KUBERNETES}/core/v1", "ServiceAccount"),
@@ -34,7 +35,7 @@ TYPES = {
 }
 API_VERSIONS = {
     "Deployment": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1", "PodDisruptionBudget": "policy/v1",
-    "HorizontalPodAutoscaler": "autoscaling/v2", "Pod": "v1", "Service": "v1", "ServiceAccount": "v1", "ConfigMap": "v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2", "Job": "batch/v1", "Pod": "v1", "Service": "v1", "ServiceAccount": "v1", "ConfigMap": "v1",
     "Namespace": "v1", "PersistentVolumeClaim": "v1",
 }  # those of the others are part of their types
 GRAFANA = "./node_modules/@grafana/schema/dist/types/raw"
