@@ -17,11 +17,15 @@ std::size_t IndexOf(std::uint64_t value) {
   return shift * kBucketsPerOctave + (value >> shift);
 }
 
+// By how many bits the values of a bucket are shifted to their index.
+std::size_t ShiftOf(std::size_t index) { return index < kBucketsPerOctave ? 0 : index / kBucketsPerOctave - 1; }
+
+// The smallest and the largest value of a bucket.
 std::int64_t LowerBound(std::size_t index) {
-  if (index < kBucketsPerOctave) return static_cast<std::int64_t>(index);
-  const std::size_t shift = index / kBucketsPerOctave - 1;
+  const std::size_t shift = ShiftOf(index);
   return static_cast<std::int64_t>((index - shift * kBucketsPerOctave) << shift);
 }
+std::int64_t UpperBound(std::size_t index) { return LowerBound(index) + ((std::int64_t{1} << ShiftOf(index)) - 1); }
 
 }  // namespace
 
@@ -53,7 +57,7 @@ std::int64_t LatencyHistogram::Quantile(double q) const {
   std::int64_t below = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     below += counts_[i];
-    if (below >= rank) return std::min(LowerBound(i + 1) - 1, max_);
+    if (below >= rank) return std::min(UpperBound(i), max_);
   }
   return max_;
 }
@@ -62,7 +66,7 @@ std::vector<LatencyHistogram::Bucket> LatencyHistogram::Buckets() const {
   std::vector<Bucket> buckets;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    buckets.push_back({.lower = LowerBound(i), .upper = LowerBound(i + 1) - 1, .count = counts_[i]});
+    buckets.push_back({.lower = LowerBound(i), .upper = UpperBound(i), .count = counts_[i]});
   }
   return buckets;
 }

@@ -278,7 +278,7 @@ TEST_F(FaultsTest, FiveHundredReloadsUnderLoadLeaveMemoryAsItWas) {
     }
   });
   constexpr int kReloads = 500, kWarm = 50;
-  std::int64_t warm = 0;
+  [[maybe_unused]] std::int64_t warm = 0;
   for (int i = 1; i <= kReloads; ++i) {
     TinyModelOptions changed = model;
     changed.seed = static_cast<std::uint64_t>(i + 1);

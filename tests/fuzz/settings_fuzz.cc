@@ -20,7 +20,12 @@ std::string Settings(const std::string& config_file) {
   CLI::App app("", "ckn");
   ckn::AddServeCommand(app, exit_code);
   CLI::App& serve = *app.get_subcommand("serve");
-  serve.callback([] {});  // does not start a server
+  // Ends the parsing when all has been judged, before a server is started.
+  bool accepted = false;
+  serve.parse_complete_callback([&accepted] {
+    accepted = true;
+    throw CLI::Success();
+  });
   const auto arguments = ckn::AddSettings({"ckn", "serve", "--config", config_file}, serve, "CKN_");
   if (!arguments.ok()) {
     CheckErrorMessage(arguments.status());
@@ -29,7 +34,7 @@ std::string Settings(const std::string& config_file) {
   try {
     app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend() - 1));
   } catch (const CLI::ParseError&) {
-    return {};
+    if (!accepted) return {};
   }
   return ckn::PrintSettings(serve);
 }
