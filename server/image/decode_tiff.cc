@@ -106,7 +106,9 @@ bool ReadRgba(TIFF* tiff, const FileHeader& header, Source& source, ImageU8& ima
   char message[1024] = "";
   TIFFRGBAImage reader = {};
   const auto failed = [&] {
-    if (!source.failed()) std::snprintf(source.error, sizeof(source.error), "%s", message);
+    // As much of it as there is room for.
+    constexpr int kRoom = sizeof(source.error) - 1;
+    if (!source.failed()) std::snprintf(source.error, sizeof(source.error), "%.*s", kRoom, message);
     return false;
   };
   if (TIFFRGBAImageOK(tiff, message) == 0) return failed();

@@ -9,6 +9,7 @@
 #include "server/base/guarded.h"
 #include "server/base/status.h"
 #include "server/base/utf8.h"
+#include "server/serving/wire_message.h"
 
 namespace ckn {
 namespace {
@@ -235,7 +236,7 @@ void InferenceCore::Run(Method method, const CallContext& context, const ModelKe
     CKN_ASSIGN_OR_RETURN(call->work, prepare(*call->model));
     call->request_bytes = static_cast<std::int64_t>(request.ByteSizeLong());
     // Lists of short numbers are several times as long in memory as on the wire.
-    return Queue(call, images, static_cast<std::int64_t>(request.SpaceUsedLong()));
+    return Queue(call, images, MemoryOf(request));
   });
   if (!admitted.ok()) End(*call, admitted);
 }

@@ -26,6 +26,9 @@ absl::StatusOr<std::int64_t> ParsedBytes(grpc::ByteBuffer* wire, const google::p
 // (strings that are not UTF-8).
 absl::Status ParseMessage(grpc::ByteBuffer* wire, const ParseLimits& limits, google::protobuf::Message* message);
 
+// The bytes that a message takes in memory.
+std::int64_t MemoryOf(const google::protobuf::Message& message);
+
 // INTERNAL: longer than 2 GiB.
 absl::Status SerializeMessage(const google::protobuf::Message& message, grpc::ByteBuffer* wire);
 

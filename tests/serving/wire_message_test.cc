@@ -57,7 +57,7 @@ void ExpectBound(const std::string& bytes) {
   grpc::ByteBuffer wire = Wire(bytes);
   const absl::StatusOr<std::int64_t> bound = ParsedBytes(&wire, *Message::descriptor(), kNoLimits);
   ASSERT_TRUE(bound.ok()) << bound.status();
-  EXPECT_GE(*bound, static_cast<std::int64_t>(message.SpaceUsedLong()));
+  EXPECT_GE(*bound, MemoryOf(message));
   EXPECT_LE(*bound, 400 * static_cast<std::int64_t>(bytes.size()) + 1000) << "of any use";
 }
 
