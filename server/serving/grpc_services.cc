@@ -59,7 +59,7 @@ Unary* Serve(const CallRules& rules, Method method, Context* context, const Byte
     (api.*start)(*call, messages->request, &messages->response, std::move(done));
   } else {
     rules.core.Answer(
-        method, *call, &messages->response, [&parsed] { return parsed; }, std::move(done));
+        method, *call, &messages->response, [&parsed] { return absl::Status(parsed); }, std::move(done));
   }
   return reactor;
 }
@@ -77,14 +77,14 @@ OrderedStream* ServeStream(const CallRules& rules, Method method, Context* conte
         SetError(status, &messages->response);
         (void)SerializeMessage(messages->response, &reply);
       }
-      done(std::move(reply));
+      done(reply);
     };
     const absl::Status parsed = Parse(rules, call, bytes, &messages->request);
     if (parsed.ok()) {
       (api.*start)(call, messages->request, &messages->response, finish);
     } else {
       rules.core.Answer(
-          method, call, &messages->response, [&parsed] { return parsed; }, finish);
+          method, call, &messages->response, [&parsed] { return absl::Status(parsed); }, finish);
     }
   };
   const auto max_message_bytes = static_cast<std::size_t>(rules.core.limits().max_message_bytes);

@@ -63,7 +63,7 @@ class ReflectionService final : public Base {
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServerReflectionInfo(
       grpc::CallbackServerContext* context) override {
-    const auto answer = [this](const CallContext& /*call*/, grpc::ByteBuffer* bytes, OrderedStream::Done done) {
+    const auto answer = [this](const CallContext& /*call*/, grpc::ByteBuffer* bytes, const OrderedStream::Done& done) {
       ServerReflectionRequest request;
       ServerReflectionResponse response;
       const absl::Status parsed = bytes->Length() > kMaxRequestBytes
@@ -77,7 +77,7 @@ class ReflectionService final : public Base {
       }
       grpc::ByteBuffer reply;
       (void)SerializeMessage(response, &reply);  // it is far below 2 GiB
-      done(std::move(reply));
+      done(reply);
     };
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself
     return new OrderedStream(*context, access_, kMaxRequestBytes, answer);
