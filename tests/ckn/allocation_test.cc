@@ -36,10 +36,10 @@ TEST(AllocationTest, EncodingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
   for (const MapShape& shape : {MapShape{32, 24, 1}, MapShape{32, 24, 2}, MapShape{96, 96, 3}}) {
     for (const char* const kind : {"plain", "centred", "whitened", "projected"}) {
       const std::string patches = kind;
-      Layer first = MakeLayer(3, shape.channels, 20, patches != "plain");
+      Layer first = MakeLayer(3, shape.channels, 48, patches != "plain");
       if (patches == "whitened") first.whitening.setIdentity(first.patch_dim(), first.patch_dim());
-      if (patches == "projected") first.projection.setIdentity(20, 20);
-      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 20, 50, false)}, shape);
+      if (patches == "projected") first.projection.setIdentity(48, 48);
+      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 48, 50, false)}, shape);
       ASSERT_TRUE(encoder.ok()) << encoder.status();
       const FeatureMap map(shape.height, shape.width, shape.channels);
       std::vector<float> features(static_cast<std::size_t>(encoder->feature_count()));

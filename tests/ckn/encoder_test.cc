@@ -250,7 +250,7 @@ class BackwardHelpers : public Helpers {
 TEST(EncoderTest, HelpersGiveTheBitsOfOneThread) {
   for (const bool subtract_mean : {false, true}) {
     const std::vector<Layer> layers = {RandomLayer({1, 2, 12, 2}, 1),
-                                       RandomLayer({3, 12, 250, 3, 1, subtract_mean}, 2)};
+                                       RandomLayer({3, 12, 300, 3, 1, subtract_mean}, 2)};
     const Encoder encoder = MakeEncoder(layers, {48, 48, 2});
     const FeatureMap map = RandomMap(48, 48, 2, 3);
     std::vector<float> alone(static_cast<std::size_t>(encoder.feature_count())), shared(alone.size());
