@@ -20,9 +20,8 @@ COPY cmake cmake
 COPY proto proto
 COPY server server
 COPY client client
-RUN --mount=type=cache,target=/root/.cache/ccache \
-    cmake --preset release -DBUILD_TESTING=OFF \
- && cmake --build --preset release -j "$JOBS" --target ckn ckn-client
+RUN cmake --preset release -DBUILD_TESTING=OFF \
+ && CCACHE_DISABLE=1 cmake --build --preset release -j "$JOBS" --target ckn ckn-client
 COPY container/root_files container/
 RUN container/root_files /root_files build/release/bin/ckn build/release/bin/ckn-client
 COPY models /root_files/models
