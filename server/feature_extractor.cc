@@ -37,6 +37,12 @@ std::vector<int> FeatureExtractor::feature_counts() const {
   return counts;
 }
 
+double FeatureExtractor::operations() const {
+  double sum = 0;
+  for (const Network& network : networks_) sum += network.encoder.operations() * (network.input.mirror ? 2 : 1);
+  return sum;
+}
+
 bool FeatureExtractor::has_residual() const {
   return std::ranges::all_of(networks_, [](const Network& network) { return network.encoder.has_residual(); });
 }

@@ -21,6 +21,8 @@ class FeatureExtractor {
   absl::Status Add(const InputSpec& input, std::vector<Layer> layers);
 
   [[nodiscard]] int feature_count() const { return feature_count_; }
+  // Of all networks, see Encoder::operations().
+  [[nodiscard]] double operations() const;
   // Features of each network.
   [[nodiscard]] std::vector<int> feature_counts() const;
 

@@ -21,6 +21,8 @@ class Pipeline {
 
   [[nodiscard]] int feature_count() const { return extractor_.feature_count(); }
   [[nodiscard]] int class_count() const { return svm_.classes(); }
+  // About what encoding an image costs, see Encoder::operations().
+  [[nodiscard]] double operations() const { return extractor_.operations(); }
 
   // Standardised features, [feature_count()]. INVALID_ARGUMENT: the image does not fit the model.
   // The novelty, if asked for, is empty when the model has none: its last layer has a projection, or it is of a time

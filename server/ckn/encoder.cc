@@ -66,6 +66,10 @@ Workspace& ThreadWorkspace() {
   return workspace;
 }
 
+double Operations(const Layer& layer, double patches) {
+  return patches * layer.filter_count() * (2.0 * layer.patch_dim() + kExponentialOperations);
+}
+
 void Reshape(FeatureMap& map, const MapShape& shape) {
   map.height = shape.height;
   map.width = shape.width;
@@ -120,6 +124,15 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
 int Encoder::feature_count() const {
   const MapShape& last = shapes_.back();
   return last.height * last.width * last.channels;
+}
+
+double Encoder::operations() const {
+  double sum = 0;
+  for (std::size_t k = 0; k < layers_.size(); ++k) {
+    const double rows = ActivationSize(shapes_[k].height, layers_[k].patch_size);
+    sum += Operations(layers_[k], rows * ActivationSize(shapes_[k].width, layers_[k].patch_size));
+  }
+  return sum;
 }
 
 FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
@@ -186,8 +199,8 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
       ActivateAndPool(packed.bank, blocks[i], patches, vertical, horizontal, out.channels, ThreadWorkspace().block,
                       out.values.data(), energy == nullptr ? nullptr : &work.energies[i]);
     };
-    const double operations = static_cast<double>(count) * layer.filter_count() * (2.0 * dim + kExponentialOperations);
-    if (Helpers* const helpers = Helpers::OfThisThread(); helpers != nullptr && operations > kMinSharedOperations) {
+    Helpers* const helpers = Helpers::OfThisThread();
+    if (helpers != nullptr && Operations(layer, static_cast<double>(count)) > kMinSharedOperations) {
       helpers->Share(blocks.size(), run_block);
     } else {
       for (std::size_t i = 0; i < blocks.size(); ++i) run_block(i);

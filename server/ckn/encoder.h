@@ -24,6 +24,8 @@ class Encoder {
   [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
   // Length of the feature vector: height * width * channels of the last map.
   [[nodiscard]] int feature_count() const;
+  // About what an image costs: additions and multiplications of the products, and exponentials for what they cost.
+  [[nodiscard]] double operations() const;
 
   // Whether Encode can tell how well the filters describe an image: not behind a projection, which is only applied to
   // pooled activations.

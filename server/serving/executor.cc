@@ -9,6 +9,45 @@
 #include "absl/strings/str_cat.h"
 
 namespace ckn {
+namespace {
+
+// Of work that is left to a lender at a time.
+constexpr absl::Duration kMaxLeft = absl::Microseconds(200);
+
+thread_local Executor::Lender* lender_of_this_thread = nullptr;
+
+}  // namespace
+
+Executor::Lender::Lender(Executor& executor) : executor_(executor) { lender_of_this_thread = this; }
+
+Executor::Lender::~Lender() {
+  while (Lend()) {
+  }
+  lender_of_this_thread = nullptr;
+}
+
+bool Executor::Lender::Lend() {
+  const bool some_left = left_ > absl::ZeroDuration();
+  if (!some_left && !executor_.jobs_wait_.load(std::memory_order_relaxed)) return false;
+  const absl::MutexLock lock(&executor_.mu_);
+  const bool lend = executor_.MayTake() && executor_.queue_.Next().estimate <= kMaxLeft;
+  if (lend) {
+    left_ = std::max(left_ - executor_.queue_.Next().estimate, absl::ZeroDuration());
+    executor_.RunNext();
+    // For what waited for the place.
+    if (left_ == absl::ZeroDuration() && !executor_.queue_.empty()) executor_.changed_.Signal();
+  } else {
+    // Workers are at what was left, or must be.
+    left_ = absl::ZeroDuration();
+    if (some_left && !executor_.queue_.empty()) executor_.changed_.SignalAll();
+  }
+  return lend;
+}
+
+Executor::Lender* Executor::LenderOfThisThread() const {
+  return lender_of_this_thread != nullptr && &lender_of_this_thread->executor_ == this ? lender_of_this_thread
+                                                                                       : nullptr;
+}
 
 Executor::Executor(const ExecutorOptions& options, prometheus::Gauge* queue_length, prometheus::Gauge* bytes)
     : options_(options), length_gauge_(queue_length), bytes_gauge_(bytes) {
@@ -26,8 +65,10 @@ Executor::~Executor() { Drain(); }
 absl::Status Executor::Submit(Job job) {
   assert(job.items >= 1);
   const bool many = job.items > 1;
+  const absl::Duration estimate = job.estimate;
   const std::int64_t bytes = job.bytes;
-  auto running = std::make_shared<Running>(std::move(job));
+  Lender* const lender = LenderOfThisThread();
+  auto running = std::make_shared<RunningJob>(std::move(job));
   const absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the server is stopping and takes no new calls");
   if (queue_.size() >= options_.max_queue && !running->job.patient) {
@@ -44,10 +85,12 @@ absl::Status Executor::Submit(Job job) {
     patient_.push_back(std::move(running));
     AdmitPatient();
   } else {
-    queue_.push_back(std::move(running));
+    queue_.Push(std::move(running));
   }
   Publish();
-  if (many) {
+  if (lender != nullptr && lender->left_ + estimate <= kMaxLeft && MayTake()) {
+    lender->left_ += estimate;
+  } else if (many) {
     changed_.SignalAll();
   } else {
     changed_.Signal();
@@ -65,16 +108,14 @@ void Executor::Drain() {
   workers_.clear();
   while (RunOne()) {
   }
+  const absl::MutexLock lock(&mu_);
+  while (running_ > 0) all_run_.Wait(&mu_);
 }
 
 bool Executor::RunOne() {
-  Item item;
-  {
-    const absl::MutexLock lock(&mu_);
-    if (queue_.empty()) return false;
-    item = Take();
-  }
-  Run(item);
+  const absl::MutexLock lock(&mu_);
+  if (queue_.empty()) return false;
+  RunNext();
   return true;
 }
 
@@ -83,25 +124,24 @@ std::size_t Executor::queue_length() const {
   return queue_.size();
 }
 
+bool Executor::MayTake() const { return !queue_.empty() && running_ < options_.threads; }
+
 void Executor::Work() {
   const Scope scope(this);
+  const absl::MutexLock lock(&mu_);
   for (;;) {
-    Item item;
-    {
-      const absl::MutexLock lock(&mu_);
-      while (queue_.empty() && shared_.empty() && !draining_) {
-        ++idle_;
-        changed_.Wait(&mu_);
-        --idle_;
-      }
-      if (queue_.empty()) {
-        if (shared_.empty()) return;
-        Help();
-        continue;
-      }
-      item = Take();
+    while (!MayTake() && shared_.empty() && !(draining_ && queue_.empty())) {
+      ++idle_;
+      changed_.Wait(&mu_);
+      --idle_;
     }
-    Run(item);
+    if (MayTake()) {
+      RunNext();
+    } else if (!shared_.empty()) {
+      Help();
+    } else {
+      return;
+    }
   }
 }
 
@@ -139,19 +179,9 @@ void Executor::Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> b
 
 void Executor::AdmitPatient() {
   while (!patient_.empty() && queue_.size() < (options_.max_queue + 1) / 2) {
-    queue_.push_back(std::move(patient_.front()));
+    queue_.Push(std::move(patient_.front()));
     patient_.pop_front();
   }
-}
-
-Executor::Item Executor::Take() {
-  Item item{.running = std::move(queue_.front())};
-  queue_.pop_front();
-  item.index = item.running->next++;
-  if (item.running->next < item.running->job.items) queue_.push_back(item.running);
-  AdmitPatient();
-  Publish();
-  return item;
 }
 
 void Executor::Publish() {
@@ -160,15 +190,26 @@ void Executor::Publish() {
   if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }
 
-void Executor::Run(const Item& item) {
-  item.running->job.run(item.index);
-  // acq_rel: the last one sees what all the others wrote.
-  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  item.running->job.done();
-  if (item.running->job.bytes == 0) return;
-  const absl::MutexLock lock(&mu_);
-  bytes_ -= item.running->job.bytes;
+void Executor::RunNext() {
+  JobQueue::Item item = queue_.Take();
+  AdmitPatient();
   Publish();
+  ++running_;
+  mu_.Unlock();
+  const Job& job = item.running->job;
+  job.run(item.index);
+  std::int64_t freed = 0;
+  // acq_rel: the last one sees what all the others wrote.
+  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    job.done();
+    freed = job.bytes;
+  }
+  item.running.reset();  // which may free the job
+  mu_.Lock();
+  --running_;
+  bytes_ -= freed;
+  if (freed > 0) Publish();
+  if (draining_ && running_ == 0) all_run_.SignalAll();
 }
 
 }  // namespace ckn

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -12,22 +11,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "prometheus/gauge.h"
 #include "server/base/helpers.h"
+#include "server/serving/job_queue.h"
 
 namespace ckn {
-
-// The work of one call: `items` independent pieces, at least one. run(i) is called once for each i in [0, items),
-// possibly by several workers at a time; then done() once, by the worker that finished last. Neither may throw.
-struct Job {
-  std::size_t items = 1;
-  std::int64_t bytes = 0;  // that the job keeps in memory until it is done
-  // Waits for room in the queue instead of being refused, and leaves half of it to those that do not. For work that is
-  // bounded in another way.
-  bool patient = false;
-  std::function<void(std::size_t item)> run;
-  std::function<void()> done;
-};
 
 struct ExecutorOptions {
   // 0: none, the owner drives the work through RunOne().
@@ -40,9 +29,12 @@ struct ExecutorOptions {
 
 // A bounded queue and a fixed set of workers between transport and compute.
 //
-// Workers take one item at a time from the waiting jobs in turn, so that a call with a thousand images neither blocks
-// the calls behind it nor leaves workers idle. No lock is held while an item runs. Every accepted job gets its done(),
+// Workers take one item at a time, so that a call with a thousand images neither blocks the calls behind it nor leaves
+// workers idle; JobQueue says whose. No lock is held while an item runs. Every accepted job gets its done(),
 // also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up to its run.
+//
+// At most as many items run at a time as there are workers. A thread that brings jobs may take a worker's place for
+// short ones (Lender), so that nothing is handed from thread to thread where that would cost as much as the work.
 //
 // A worker that finds the queue empty joins the loops that items share (Helpers): one image alone is computed by all
 // workers, many images by one worker each. It leaves such a loop when a job comes.
@@ -54,6 +46,26 @@ class Executor : public Helpers {
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
+
+  // A thread that brings jobs and promises to call Lend() until it says no before it waits for anything. Until then,
+  // short jobs, as many as take about the time in which a worker wakes, are left to it, or to a worker that has just
+  // finished another; only for more is one woken.
+  class Lender {
+   public:
+    // Of the calling thread, which has no other; the executor must outlive it.
+    explicit Lender(Executor& executor);
+    ~Lender();
+    Lender(const Lender&) = delete;
+    Lender& operator=(const Lender&) = delete;
+
+    // Runs one short job, if one waits and a place is free; whether it did.
+    bool Lend();
+
+   private:
+    friend class Executor;
+    Executor& executor_;
+    absl::Duration left_;  // of jobs for which no worker was woken
+  };
 
   // RESOURCE_EXHAUSTED: the queue is full, or the memory; UNAVAILABLE: draining. After an error nothing of the job is
   // called.
@@ -71,30 +83,23 @@ class Executor : public Helpers {
   [[nodiscard]] std::size_t queue_length() const;
 
  private:
-  struct Running {
-    explicit Running(Job j) : job(std::move(j)), left(job.items) {}
-    const Job job;
-    std::size_t next = 0;  // first item not taken; guarded by Executor::mu_
-    std::atomic<std::size_t> left;
-  };
-  struct Item {
-    std::shared_ptr<Running> running;
-    std::size_t index = 0;
-  };
-
   // A loop that is open to all, and how many have come to help.
   struct Shared {
     SharedLoop loop;
     int helping = 0;
   };
 
+  // Of the calling thread, to this executor; nullptr: none.
+  [[nodiscard]] Lender* LenderOfThisThread() const;
+
   void Work();
+  [[nodiscard]] bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Withdraw(Shared& shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdmitPatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Item Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Run(const Item& item);
+  // Takes an item and runs it, without the lock.
+  void RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ExecutorOptions options_;
   prometheus::Gauge* const length_gauge_;
@@ -102,13 +107,15 @@ class Executor : public Helpers {
 
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
-  std::deque<std::shared_ptr<Running>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
-  std::deque<std::shared_ptr<Running>> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<RunningJob>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
+  JobQueue queue_ ABSL_GUARDED_BY(mu_);
   std::vector<Shared*> shared_ ABSL_GUARDED_BY(mu_);
   absl::CondVar helped_;
   // Changed under mu_: workers that wait; whether the queue holds anything.
   std::atomic<int> idle_{0};
   std::atomic<bool> jobs_wait_{false};
+  int running_ ABSL_GUARDED_BY(mu_) = 0;  // items
+  absl::CondVar all_run_;                 // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "server/serving/status_to_grpc.h"
+
 namespace ckn {
 namespace {
 
@@ -24,7 +26,7 @@ bool IsRequestId(std::string_view text) {
   return !text.empty() && text.size() <= kMaxRequestIdBytes && std::all_of(text.begin(), text.end(), visible);
 }
 
-std::string Header(const grpc::CallbackServerContext& context, const char* name) {
+std::string Header(const grpc::ServerContextBase& context, const char* name) {
   const auto found = context.client_metadata().find(name);
   if (found == context.client_metadata().end()) return {};
   return {found->second.data(), found->second.size()};
@@ -32,22 +34,71 @@ std::string Header(const grpc::CallbackServerContext& context, const char* name)
 
 }  // namespace
 
-GrpcCall::GrpcCall(grpc::CallbackServerContext& context, const CallerAccess& access)
-    : context_(context), deadline_(absl::FromChrono(context.deadline())), peer_(context.peer()) {
+void GrpcCall::Accept(grpc::AsyncGenericService& service, EventQueue& queue, const CallerAccess& access,
+                      Accepted accepted) {
+  const std::shared_ptr<GrpcCall> call(new GrpcCall(queue));
+  void* const done = EventQueue::Tag([call](bool /*ok*/) {
+    call->cancelled_.store(call->context_.IsCancelled(), std::memory_order_relaxed);
+    if (const auto then = std::exchange(call->when_done_, nullptr)) then();
+  });
+  call->context_.AsyncNotifyWhenDone(done);
+  void* const begun = EventQueue::Tag([call, access, done, accepted = std::move(accepted)](bool ok) {
+    if (!ok) return EventQueue::Drop(done);  // a call that does not begin does not end
+    call->Begin(access);
+    accepted(call);
+  });
+  service.RequestCall(&call->context_, &call->stream_, &queue.queue(), &queue.queue(), begun);
+}
+
+void GrpcCall::Begin(const CallerAccess& access) {
+  deadline_ = absl::FromChrono(context_.deadline());
+  peer_ = context_.peer();
   if (access.callers != nullptr || access.managers != nullptr) {
-    const std::string authorization = Header(context, "authorization");
+    const std::string authorization = Header(context_, "authorization");
     const bool manager = access.managers != nullptr && access.managers->Allows(authorization);
     may_call_ = manager || access.callers == nullptr || access.callers->Allows(authorization);
     may_manage_ = manager || (access.managers == nullptr && may_call_);
   }
-  if (std::string id = Header(context, "x-request-id"); IsRequestId(id)) {
-    context.AddInitialMetadata("x-request-id", id);
+  if (std::string id = Header(context_, "x-request-id"); IsRequestId(id)) {
+    context_.AddInitialMetadata("x-request-id", id);
     request_id_ = std::move(id);
   }
-  if (std::string trace = Header(context, "traceparent"); IsTraceparent(trace)) {
-    context.AddInitialMetadata("traceparent", trace);
+  if (std::string trace = Header(context_, "traceparent"); IsTraceparent(trace)) {
+    context_.AddInitialMetadata("traceparent", trace);
     traceparent_ = std::move(trace);
   }
+}
+
+void GrpcCall::Read(grpc::ByteBuffer* message, Then then) {
+  queue_.Run([call = shared_from_this(), message, then = std::move(then)]() mutable {
+    GrpcCall& self = *call;
+    self.stream_.Read(message,
+                      EventQueue::Tag([call = std::move(call), then = std::move(then)](bool ok) { then(ok); }));
+  });
+}
+
+void GrpcCall::Write(const grpc::ByteBuffer& message, Then then) {
+  queue_.Run([call = shared_from_this(), message, then = std::move(then)]() mutable {
+    GrpcCall& self = *call;
+    self.stream_.Write(message,
+                       EventQueue::Tag([call = std::move(call), then = std::move(then)](bool ok) { then(ok); }));
+  });
+}
+
+void GrpcCall::WriteAndFinish(const grpc::ByteBuffer& message) {
+  queue_.Run([call = shared_from_this(), message] {
+    call->stream_.WriteAndFinish(message, {}, grpc::Status::OK, EventQueue::Tag([call](bool /*ok*/) {}));
+  });
+}
+
+void GrpcCall::AddTrailer(const std::string& key, const std::string& value) {
+  queue_.Run([call = shared_from_this(), key, value] { call->context_.AddTrailingMetadata(key, value); });
+}
+
+void GrpcCall::Finish(const absl::Status& status) {
+  queue_.Run([call = shared_from_this(), status = StatusToGrpc(status)] {
+    call->stream_.Finish(status, EventQueue::Tag([call](bool /*ok*/) {}));
+  });
 }
 
 }  // namespace ckn

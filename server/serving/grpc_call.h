@@ -1,10 +1,16 @@
 #pragma once
 
+#include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
+#include "server/serving/event_queue.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/token_file.h"
 
@@ -16,14 +22,40 @@ struct CallerAccess {
   TokenFile* managers = nullptr;  // nullptr: whoever may call
 };
 
-// What gRPC knows about a call; lives no longer than its context. The headers x-request-id and traceparent (W3C Trace
+// One call of gRPC, unary or a stream, with messages as bytes. The headers x-request-id and traceparent (W3C Trace
 // Context) come back to the client with the reply.
-class GrpcCall final : public CallContext {
+//
+// Operations may be asked for on any thread, but of each kind only one at a time, and none after Finish() or
+// WriteAndFinish(). What follows them runs on the queue's thread. The call lives until its last operation has ended and
+// its last owner is gone.
+class GrpcCall final : public CallContext, public std::enable_shared_from_this<GrpcCall> {
  public:
-  // `access` must live as long as this.
-  GrpcCall(grpc::CallbackServerContext& context, const CallerAccess& access);
+  using Then = EventQueue::Then;
+  using Accepted = std::function<void(const std::shared_ptr<GrpcCall>& call)>;
 
-  [[nodiscard]] bool Cancelled() const override { return context_.IsCancelled(); }
+  // Waits for the next call of the service. When the server stops before there is one, `accepted` does not run.
+  static void Accept(grpc::AsyncGenericService& service, EventQueue& queue, const CallerAccess& access,
+                     Accepted accepted);
+
+  GrpcCall(const GrpcCall&) = delete;
+  GrpcCall& operator=(const GrpcCall&) = delete;
+
+  // "/package.Service/Method"
+  [[nodiscard]] const std::string& path() const { return context_.method(); }
+
+  // Not ok: the client has sent its last message, or the call is broken. `message` must live until then.
+  void Read(grpc::ByteBuffer* message, Then then);
+  // Not ok: the call is broken.
+  void Write(const grpc::ByteBuffer& message, Then then);
+  void WriteAndFinish(const grpc::ByteBuffer& message);
+  void Finish(const absl::Status& status);
+  // To go with Finish().
+  void AddTrailer(const std::string& key, const std::string& value);
+
+  // To be run when the call has ended, in whatever way. Before the first operation; once.
+  void WhenDone(std::function<void()> then) { when_done_ = std::move(then); }
+
+  [[nodiscard]] bool Cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
   [[nodiscard]] absl::Time Deadline() const override { return deadline_; }
   [[nodiscard]] bool MayCall() const override { return may_call_; }
   [[nodiscard]] bool MayManage() const override { return may_manage_; }
@@ -32,9 +64,17 @@ class GrpcCall final : public CallContext {
   [[nodiscard]] std::string_view Peer() const override { return peer_; }
 
  private:
-  grpc::CallbackServerContext& context_;
-  const absl::Time deadline_;
-  const std::string peer_;
+  explicit GrpcCall(EventQueue& queue) : queue_(queue), guest_(queue.Guest()) {}
+  void Begin(const CallerAccess& access);
+
+  EventQueue& queue_;
+  const std::shared_ptr<void> guest_;  // goes last
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_{&context_};
+  std::function<void()> when_done_;
+  std::atomic<bool> cancelled_{false};
+  absl::Time deadline_;
+  std::string peer_;
   bool may_call_ = true, may_manage_ = true;
   std::string request_id_, traceparent_;
 };

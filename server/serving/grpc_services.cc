@@ -1,103 +1,22 @@
 #include "server/serving/grpc_services.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "ckn/v1/inference.grpc.pb.h"
+#include "inference/open_inference.grpc.pb.h"
 #include "server/base/status.h"
 #include "server/serving/ordered_stream.h"
-#include "server/serving/status_to_grpc.h"
+#include "server/serving/unary_call.h"
+#include "server/serving/wire_message.h"
 
 namespace ckn {
 namespace {
 
-using Unary = grpc::ServerUnaryReactor;
-using Context = grpc::CallbackServerContext;
 using Bytes = grpc::ByteBuffer;
 using Done = InferenceCore::Done;
-
-// When a full queue is worth another try.
-constexpr const char* kRetryAfterMs = "100";
-
-// What an API does with a call.
-template <typename Api, typename Request, typename Response>
-using Start = void (Api::*)(const CallContext&, const Request&, Response*, Done);
-
-template <typename Request, typename Response>
-struct Messages {
-  Request request;
-  Response response;
-};
-
-// gRPC hands a request's bytes over as const but has no more use for them; left alone, they would lie in memory beside
-// the parsed request until the call has ended.
-Bytes* Owned(const Bytes* request) {
-  return const_cast<Bytes*>(request);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-}
-
-// Parses a request, unless its caller may not call: then the core says so.
-template <typename Request>
-absl::Status Parse(const CallRules& rules, const CallContext& call, Bytes* bytes, Request* request) {
-  return call.MayCall() ? ParseMessage(bytes, rules.parse, request) : absl::OkStatus();
-}
-
-template <typename Api, typename Request, typename Response>
-Unary* Serve(const CallRules& rules, Method method, Context* context, const Bytes* bytes, Bytes* reply, Api& api,
-             Start<Api, Request, Response> start) {
-  Unary* const reactor = context->DefaultReactor();
-  const auto call = std::make_shared<GrpcCall>(*context, rules.access);
-  const auto messages = std::make_shared<Messages<Request, Response>>();
-  // Finish() is what ends the life of context and reply.
-  Done done = [call, messages, reactor, context, reply](const absl::Status& status) {
-    absl::Status result = status;
-    if (result.ok()) result = SerializeMessage(messages->response, reply);
-    // Understood by gRPC's own retries, where the client has them.
-    if (absl::IsResourceExhausted(result)) context->AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
-    reactor->Finish(StatusToGrpc(result));
-  };
-  const absl::Status parsed = Parse(rules, *call, Owned(bytes), &messages->request);
-  if (parsed.ok()) {
-    (api.*start)(*call, messages->request, &messages->response, std::move(done));
-  } else {
-    rules.core.Answer(
-        method, *call, &messages->response, [&parsed] { return absl::Status(parsed); }, std::move(done));
-  }
-  return reactor;
-}
-
-template <typename Api, typename Request, typename Response>
-OrderedStream* ServeStream(const CallRules& rules, Method method, Context* context, Api& api,
-                           Start<Api, Request, Response> start) {
-  const auto answer = [&rules, method, &api, start](const CallContext& call, Bytes* bytes, OrderedStream::Done done) {
-    const auto messages = std::make_shared<Messages<Request, Response>>();
-    const auto finish = [messages, done = std::move(done)](const absl::Status& failed) {
-      if (!failed.ok()) SetError(failed, &messages->response);
-      Bytes reply;
-      if (const absl::Status status = SerializeMessage(messages->response, &reply); !status.ok()) {
-        messages->response.Clear();
-        SetError(status, &messages->response);
-        (void)SerializeMessage(messages->response, &reply);
-      }
-      done(reply);
-    };
-    const absl::Status parsed = Parse(rules, call, bytes, &messages->request);
-    if (parsed.ok()) {
-      (api.*start)(call, messages->request, &messages->response, finish);
-    } else {
-      rules.core.Answer(
-          method, call, &messages->response, [&parsed] { return absl::Status(parsed); }, finish);
-    }
-  };
-  const auto max_message_bytes = static_cast<std::size_t>(rules.core.limits().max_message_bytes);
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself
-  return new OrderedStream(*context, rules.access, max_message_bytes, answer);
-}
-
-// What everyone may ask and is known at once.
-Unary* Tell(Context* context, const absl::Status& status, const google::protobuf::Message& response, Bytes* reply) {
-  Unary* const reactor = context->DefaultReactor();
-  reactor->Finish(StatusToGrpc(status.ok() ? SerializeMessage(response, reply) : status));
-  return reactor;
-}
 
 // Room for each image's messages and strings, and some for what goes with a call.
 ParseLimits LimitsOf(const InferenceLimits& limits) {
@@ -105,89 +24,119 @@ ParseLimits LimitsOf(const InferenceLimits& limits) {
           .max_bytes = 8 * limits.max_message_bytes + (std::int64_t{1} << 20)};
 }
 
+template <typename Request, typename Response>
+struct Messages {
+  Request request;
+  Response response;
+};
+
+// Adds the methods of one service to a server.
+template <typename Api>
+class Service {
+ public:
+  // What an API does with a call.
+  template <typename Request, typename Response>
+  using Start = void (Api::*)(const CallContext&, const Request&, Response*, Done);
+
+  Service(const char* name, Api& api, InferenceCore& core, RpcServer& server)
+      : name_(name), api_(api), core_(core), parse_(LimitsOf(core.limits())), server_(server) {}
+
+  template <typename Request, typename Response>
+  void Unary(const char* name, Method method, Start<Request, Response> start) const {
+    server_.Add(Path(name), [method, start, &api = api_, &core = core_, parse = parse_](const auto& call) {
+      ReadRequest(call, [=, &api, &core](Bytes* bytes) {
+        const auto messages = std::make_shared<Messages<Request, Response>>();
+        Begin(method, *call, bytes, parse, *messages, start, api, core,
+              [call, messages](const absl::Status& status) { Reply(*call, status, messages->response); });
+      });
+    });
+  }
+
+  template <typename Request, typename Response>
+  void Stream(const char* name, Method method, Start<Request, Response> start) const {
+    server_.Add(Path(name), [method, start, &api = api_, &core = core_, parse = parse_](const auto& stream) {
+      const auto answer = [=, &api, &core](const CallContext& call, Bytes* bytes, OrderedStream::Done done) {
+        const auto messages = std::make_shared<Messages<Request, Response>>();
+        Begin(method, call, bytes, parse, *messages, start, api, core,
+              [messages, done = std::move(done)](const absl::Status& status) {
+                if (!status.ok()) SetError(status, &messages->response);
+                Bytes reply;
+                if (const absl::Status failed = SerializeMessage(messages->response, &reply); !failed.ok()) {
+                  messages->response.Clear();
+                  SetError(failed, &messages->response);
+                  (void)SerializeMessage(messages->response, &reply);
+                }
+                done(reply);
+              });
+      };
+      OrderedStream::Serve(stream, static_cast<std::size_t>(core.limits().max_message_bytes), answer);
+    });
+  }
+
+  // What everyone may ask and is known at once: `tell` fills the response.
+  template <typename Request, typename Response, typename Tell>
+  void Open(const char* name, Tell tell) const {
+    server_.Add(Path(name), [tell, parse = parse_](const auto& call) {
+      ReadRequest(call, [call, tell, parse](Bytes* bytes) {
+        Request request;
+        Response response;
+        const absl::Status parsed = ParseMessage(bytes, parse, &request);
+        if (parsed.ok()) tell(request, &response);
+        Reply(*call, parsed, response);
+      });
+    });
+  }
+
+ private:
+  [[nodiscard]] std::string Path(const char* method) const { return absl::StrCat("/", name_, "/", method); }
+
+  // Parses a request, unless its caller may not call, which the core says then; and hands it on.
+  template <typename Request, typename Response>
+  static void Begin(Method method, const CallContext& call, Bytes* bytes, const ParseLimits& parse,
+                    Messages<Request, Response>& messages, Start<Request, Response> start, Api& api,
+                    InferenceCore& core, Done done) {
+    const absl::Status parsed = call.MayCall() ? ParseMessage(bytes, parse, &messages.request) : absl::OkStatus();
+    if (parsed.ok()) return (api.*start)(call, messages.request, &messages.response, std::move(done));
+    core.Answer(
+        method, call, &messages.response, [&parsed] { return absl::Status(parsed); }, std::move(done));
+  }
+
+  const char* const name_;
+  Api& api_;
+  InferenceCore& core_;
+  const ParseLimits parse_;
+  RpcServer& server_;
+};
+
 }  // namespace
 
-CallRules::CallRules(InferenceCore& the_core, const CallerAccess& the_access)
-    : core(the_core), access(the_access), parse(LimitsOf(the_core.limits())) {}
-
-Unary* NativeService::Classify(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kClassify, context, request, response, api_, &NativeApi::Classify);
+void AddNativeService(NativeApi& api, InferenceCore& core, RpcServer& server) {
+  const Service<NativeApi> service(v1::Inference::service_full_name(), api, core, server);
+  service.Unary<v1::ClassifyRequest, v1::ClassifyResponse>("Classify", Method::kClassify, &NativeApi::Classify);
+  service.Unary<v1::EncodeRequest, v1::EncodeResponse>("Encode", Method::kEncode, &NativeApi::Encode);
+  service.Stream("ClassifyStream", Method::kClassifyStream, &NativeApi::ClassifyStream);
+  service.Stream("EncodeStream", Method::kEncodeStream, &NativeApi::EncodeStream);
+  service.Unary("GetModel", Method::kGetModel, &NativeApi::GetModel);
+  service.Unary("ListModels", Method::kListModels, &NativeApi::ListModels);
 }
 
-Unary* NativeService::Encode(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kEncode, context, request, response, api_, &NativeApi::Encode);
-}
-
-NativeService::Stream* NativeService::ClassifyStream(Context* context) {
-  return ServeStream(rules_, Method::kClassifyStream, context, api_, &NativeApi::ClassifyStream);
-}
-
-NativeService::Stream* NativeService::EncodeStream(Context* context) {
-  return ServeStream(rules_, Method::kEncodeStream, context, api_, &NativeApi::EncodeStream);
-}
-
-Unary* NativeService::GetModel(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kGetModel, context, request, response, api_, &NativeApi::GetModel);
-}
-
-Unary* NativeService::ListModels(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kListModels, context, request, response, api_, &NativeApi::ListModels);
-}
-
-Unary* OpenInferenceService::ServerLive(Context* context, const Bytes* /*request*/, Bytes* response) {
-  inference::ServerLiveResponse live;
-  live.set_live(true);
-  return Tell(context, absl::OkStatus(), live, response);
-}
-
-Unary* OpenInferenceService::ServerReady(Context* context, const Bytes* /*request*/, Bytes* response) {
-  inference::ServerReadyResponse ready;
-  ready.set_ready(api_.ServerReady());
-  return Tell(context, absl::OkStatus(), ready, response);
-}
-
-Unary* OpenInferenceService::ModelReady(Context* context, const Bytes* request, Bytes* response) {
-  inference::ModelReadyRequest model;
-  const absl::Status parsed = ParseMessage(Owned(request), rules_.parse, &model);
-  inference::ModelReadyResponse ready;
-  if (parsed.ok()) ready.set_ready(api_.ModelReady(model));
-  return Tell(context, parsed, ready, response);
-}
-
-Unary* OpenInferenceService::ServerMetadata(Context* context, const Bytes* /*request*/, Bytes* response) {
-  inference::ServerMetadataResponse metadata;
-  api_.ServerMetadata(&metadata);
-  return Tell(context, absl::OkStatus(), metadata, response);
-}
-
-Unary* OpenInferenceService::ModelMetadata(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kModelMetadata, context, request, response, api_, &OpenInference::ModelMetadata);
-}
-
-Unary* OpenInferenceService::ModelInfer(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kModelInfer, context, request, response, api_, &OpenInference::ModelInfer);
-}
-
-OpenInferenceService::Stream* OpenInferenceService::ModelStreamInfer(Context* context) {
-  return ServeStream(rules_, Method::kModelStreamInfer, context, api_, &OpenInference::ModelStreamInfer);
-}
-
-Unary* OpenInferenceService::ModelConfig(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kModelConfig, context, request, response, api_, &OpenInference::ModelConfig);
-}
-
-Unary* OpenInferenceService::RepositoryIndex(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kRepositoryIndex, context, request, response, api_, &OpenInference::RepositoryIndex);
-}
-
-Unary* OpenInferenceService::RepositoryModelLoad(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kRepositoryModelLoad, context, request, response, api_,
-               &OpenInference::RepositoryModelLoad);
-}
-
-Unary* OpenInferenceService::RepositoryModelUnload(Context* context, const Bytes* request, Bytes* response) {
-  return Serve(rules_, Method::kRepositoryModelUnload, context, request, response, api_,
-               &OpenInference::RepositoryModelUnload);
+void AddOpenInferenceService(OpenInference& api, InferenceCore& core, RpcServer& server) {
+  const Service<OpenInference> service(inference::GRPCInferenceService::service_full_name(), api, core, server);
+  service.Open<inference::ServerLiveRequest, inference::ServerLiveResponse>(
+      "ServerLive", [](const auto&, auto* response) { response->set_live(true); });
+  service.Open<inference::ServerReadyRequest, inference::ServerReadyResponse>(
+      "ServerReady", [&api](const auto&, auto* response) { response->set_ready(api.ServerReady()); });
+  service.Open<inference::ModelReadyRequest, inference::ModelReadyResponse>(
+      "ModelReady", [&api](const auto& model, auto* response) { response->set_ready(api.ModelReady(model)); });
+  service.Open<inference::ServerMetadataRequest, inference::ServerMetadataResponse>(
+      "ServerMetadata", [&api](const auto&, auto* response) { api.ServerMetadata(response); });
+  service.Unary("ModelMetadata", Method::kModelMetadata, &OpenInference::ModelMetadata);
+  service.Unary("ModelInfer", Method::kModelInfer, &OpenInference::ModelInfer);
+  service.Stream("ModelStreamInfer", Method::kModelStreamInfer, &OpenInference::ModelStreamInfer);
+  service.Unary("ModelConfig", Method::kModelConfig, &OpenInference::ModelConfig);
+  service.Unary("RepositoryIndex", Method::kRepositoryIndex, &OpenInference::RepositoryIndex);
+  service.Unary("RepositoryModelLoad", Method::kRepositoryModelLoad, &OpenInference::RepositoryModelLoad);
+  service.Unary("RepositoryModelUnload", Method::kRepositoryModelUnload, &OpenInference::RepositoryModelUnload);
 }
 
 }  // namespace ckn

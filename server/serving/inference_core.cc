@@ -20,6 +20,14 @@ double SecondsSince(SteadyTime start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// How long a call with one image takes about, from a file that is soon decoded: most of it in the network.
+absl::Duration Estimate(const ServedModel& model, std::int64_t bytes) {
+  constexpr std::int64_t kSoonDecoded = std::int64_t{1} << 16;
+  constexpr double kOperationsPerMicrosecond = 1.5e5;
+  if (bytes > kSoonDecoded) return absl::InfiniteDuration();
+  return absl::Microseconds(10 + model.pipeline.operations() / kOperationsPerMicrosecond);
+}
+
 // What a client sees and a log line holds of a message; some are made from what the client sent.
 constexpr std::size_t kMaxMessageBytes = 2048;
 
@@ -198,6 +206,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   job.items = static_cast<std::size_t>(images);
   job.bytes = bytes;
   job.patient = call->work.patient;
+  if (images == 1) job.estimate = Estimate(*call->model, bytes);
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
   call->queued = std::chrono::steady_clock::now();

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "server/serving/inference_core.h"
-#include "server/serving/status_to_grpc.h"
 
 namespace ckn {
 namespace {
@@ -14,17 +13,16 @@ constexpr std::size_t kReadAhead = 16;
 
 }  // namespace
 
-OrderedStream::OrderedStream(grpc::CallbackServerContext& context, const CallerAccess& access,
-                             std::size_t max_message_bytes, Answer answer)
-    : call_(context, access), max_message_bytes_(max_message_bytes), answer_(std::move(answer)) {
-  if (const absl::Status refused = CheckCaller(call_); !refused.ok()) {
-    Finish(StatusToGrpc(refused));
-    return;
-  }
-  Step(Event::kOpened);
+OrderedStream::OrderedStream(std::shared_ptr<GrpcCall> call, std::size_t max_message_bytes, Answer answer)
+    : call_(std::move(call)), max_message_bytes_(max_message_bytes), answer_(std::move(answer)) {}
+
+void OrderedStream::Serve(std::shared_ptr<GrpcCall> call, std::size_t max_message_bytes, Answer answer) {
+  if (const absl::Status refused = CheckCaller(*call); !refused.ok()) return call->Finish(refused);
+  const std::shared_ptr<OrderedStream> stream(new OrderedStream(std::move(call), max_message_bytes, std::move(answer)));
+  stream->Step(Event::kOpened);
 }
 
-void OrderedStream::OnReadDone(bool ok) {
+void OrderedStream::Read(bool ok) {
   if (!ok) return Step(Event::kReadAll);
   Item* item = nullptr;
   {
@@ -33,14 +31,12 @@ void OrderedStream::OnReadDone(bool ok) {
     SetBytes(*item, item->message.Length());
   }
   // reading_ is still set and keeps the stream open until this is done.
-  answer_(call_, &item->message, [this, item](grpc::ByteBuffer reply) {
+  answer_(*call_, &item->message, [self = shared_from_this(), item](grpc::ByteBuffer reply) {
     item->message.Swap(&reply);
-    Step(Event::kAnswered, item);
+    self->Step(Event::kAnswered, item);
   });
   Step(Event::kRead);
 }
-
-void OrderedStream::OnWriteDone(bool ok) { Step(ok ? Event::kWritten : Event::kBroken); }
 
 void OrderedStream::Note(Event event, Item* item) {
   switch (event) {
@@ -97,9 +93,14 @@ void OrderedStream::Step(Event event, Item* item) {
     finish = read_all_ && items_.empty() && !finished_;
     finished_ = finished_ || finish;
   }
-  if (to_read != nullptr) StartRead(&to_read->message);
-  if (to_write != nullptr) StartWrite(&to_write->message);
-  if (finish) Finish(grpc::Status::OK);
+  if (to_read != nullptr) {
+    call_->Read(&to_read->message, [self = shared_from_this()](bool ok) { self->Read(ok); });
+  }
+  if (to_write != nullptr) {
+    call_->Write(to_write->message,
+                 [self = shared_from_this()](bool ok) { self->Step(ok ? Event::kWritten : Event::kBroken); });
+  }
+  if (finish) call_->Finish(absl::OkStatus());
 }
 
 }  // namespace ckn

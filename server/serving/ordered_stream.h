@@ -14,20 +14,14 @@ namespace ckn {
 
 // A stream of requests, which are worked on at the same time, a few of them, and answered in their order. A client that
 // does not read its answers is not read from: what is held of a stream stays below two messages of the largest size.
-// Deletes itself at the end.
-class OrderedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class OrderedStream final : public std::enable_shared_from_this<OrderedStream> {
  public:
   using Done = std::function<void(grpc::ByteBuffer reply)>;
   // Answers one request, whose bytes it may take. `done` is called once, on any thread.
   using Answer = std::function<void(const CallContext& call, grpc::ByteBuffer* request, Done done)>;
 
-  // `context` and what `access` names must live until the stream ends.
-  OrderedStream(grpc::CallbackServerContext& context, const CallerAccess& access, std::size_t max_message_bytes,
-                Answer answer);
-
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone() override { delete this; }
+  // Lives as long as the call.
+  static void Serve(std::shared_ptr<GrpcCall> call, std::size_t max_message_bytes, Answer answer);
 
  private:
   struct Item {
@@ -36,16 +30,18 @@ class OrderedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     bool answered = false;
   };
 
+  OrderedStream(std::shared_ptr<GrpcCall> call, std::size_t max_message_bytes, Answer answer);
+
   enum class Event { kOpened, kRead, kReadAll, kAnswered, kWritten, kBroken };
 
-  // Notes what has happened and starts what can go on. Both under one lock: once it is released, other threads may
-  // bring the stream to its end, so that afterwards nothing but the operations started here may touch this object.
+  // Notes what has happened and starts what can go on.
   void Step(Event event, Item* item = nullptr);
   void Note(Event event, Item* item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Read(bool ok);
   void SetBytes(Item& item, std::size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PopFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const GrpcCall call_;
+  const std::shared_ptr<GrpcCall> call_;
   const std::size_t max_message_bytes_;
   const Answer answer_;
 

@@ -1,5 +1,6 @@
 #include "server/serving/reflection.h"
 
+#include <memory>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -54,39 +55,23 @@ void TellFile(const char* what, const std::string& name, const FileDescriptor* f
   AddFiles(file, seen, response);
 }
 
-// One of the two services: all that differs is the name.
-template <typename Base>
-class ReflectionService final : public Base {
- public:
-  ReflectionService(const CallerAccess& access, std::vector<std::string> services)
-      : access_(access), services_(std::move(services)) {}
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServerReflectionInfo(
-      grpc::CallbackServerContext* context) override {
-    const auto answer = [this](const CallContext& /*call*/, grpc::ByteBuffer* bytes, const OrderedStream::Done& done) {
-      ServerReflectionRequest request;
-      ServerReflectionResponse response;
-      const absl::Status parsed = bytes->Length() > kMaxRequestBytes
-                                      ? absl::InvalidArgumentError(absl::StrCat(
-                                            "got ", bytes->Length(), " bytes, expected at most ", kMaxRequestBytes))
-                                      : ParseMessage(bytes, kParseLimits, &request);
-      if (parsed.ok()) {
-        response = Reflect(request, services_);
-      } else {
-        SetError(parsed.code(), std::string(parsed.message()), &response);
-      }
-      grpc::ByteBuffer reply;
-      (void)SerializeMessage(response, &reply);  // it is far below 2 GiB
-      done(reply);
-    };
-    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself
-    return new OrderedStream(*context, access_, kMaxRequestBytes, answer);
+// The bytes of a request to those of its answer.
+grpc::ByteBuffer Answer(grpc::ByteBuffer* bytes, const std::vector<std::string>& services) {
+  ServerReflectionRequest request;
+  ServerReflectionResponse response;
+  const absl::Status parsed = bytes->Length() > kMaxRequestBytes
+                                  ? absl::InvalidArgumentError(absl::StrCat(
+                                        "got ", bytes->Length(), " bytes, expected at most ", kMaxRequestBytes))
+                                  : ParseMessage(bytes, kParseLimits, &request);
+  if (parsed.ok()) {
+    response = Reflect(request, services);
+  } else {
+    SetError(parsed.code(), std::string(parsed.message()), &response);
   }
-
- private:
-  const CallerAccess access_;
-  const std::vector<std::string> services_;
-};
+  grpc::ByteBuffer reply;
+  (void)SerializeMessage(response, &reply);  // it is far below 2 GiB
+  return reply;
+}
 
 }  // namespace
 
@@ -129,18 +114,20 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request, const s
   return response;
 }
 
-std::vector<std::unique_ptr<grpc::Service>> MakeReflectionServices(const CallerAccess& access) {
-  using V1 = ServerReflection::WithRawCallbackMethod_ServerReflectionInfo<ServerReflection::Service>;
-  using V1Alpha =
-      v1alpha::ServerReflection::WithRawCallbackMethod_ServerReflectionInfo<v1alpha::ServerReflection::Service>;
+void AddReflectionServices(RpcServer& server) {
   // The older name is there for those who ask for it, and need not be found.
   const std::vector<std::string> names = {v1::Inference::service_full_name(),
                                           inference::GRPCInferenceService::service_full_name(),
                                           ServerReflection::service_full_name()};
-  std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(std::make_unique<ReflectionService<V1>>(access, names));
-  services.push_back(std::make_unique<ReflectionService<V1Alpha>>(access, names));
-  return services;
+  // The two differ in nothing but their names.
+  for (const char* const service :
+       {ServerReflection::service_full_name(), v1alpha::ServerReflection::service_full_name()}) {
+    server.Add(absl::StrCat("/", service, "/ServerReflectionInfo"), [names](const std::shared_ptr<GrpcCall>& call) {
+      OrderedStream::Serve(call, kMaxRequestBytes,
+                           [names](const CallContext& /*call*/, grpc::ByteBuffer* request,
+                                   const OrderedStream::Done& done) { done(Answer(request, names)); });
+    });
+  }
 }
 
 }  // namespace ckn

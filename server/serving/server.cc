@@ -9,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "grpc/grpc.h"
+#include "ckn/v1/inference.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "inference/open_inference.grpc.pb.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "server/serving/grpc_services.h"
 #include "server/serving/listening_socket.h"
 #include "server/serving/reflection.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -117,7 +118,6 @@ absl::Status Server::OpenTokenFiles() {
 }
 
 absl::Status Server::StartGrpc() {
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   const int message_bytes = static_cast<int>(options_.limits.max_message_bytes);
   builder.SetMaxReceiveMessageSize(message_bytes);
@@ -142,25 +142,23 @@ absl::Status Server::StartGrpc() {
   }
   const auto credentials = options_.tls ? TlsCredentials(*options_.tls) : grpc::InsecureServerCredentials();
   builder.AddListeningPort(options_.listen.ToString(), credentials, &grpc_port_);
-  const CallerAccess access{callers_.get(), managers_.get()};
-  native_service_ = std::make_unique<NativeService>(native_api_, core_, access);
-  open_inference_service_ = std::make_unique<OpenInferenceService>(open_inference_, core_, access);
-  builder.RegisterService(native_service_.get());
-  builder.RegisterService(open_inference_service_.get());
-  if (options_.reflection) reflection_services_ = MakeReflectionServices(access);
-  for (const auto& service : reflection_services_) builder.RegisterService(service.get());
-  {
-    const absl::MutexLock lock(&health_mu_);
-    grpc_server_ = builder.BuildAndStart();
-  }
-  if (grpc_server_ == nullptr || grpc_port_ <= 0) {
+  rpc_ = std::make_unique<RpcServer>(CallerAccess{callers_.get(), managers_.get()}, &executor_);
+  health_.AddTo(*rpc_);
+  AddNativeService(native_api_, core_, *rpc_);
+  AddOpenInferenceService(open_inference_, core_, *rpc_);
+  if (options_.reflection) AddReflectionServices(*rpc_);
+  // One thread receives and sends for so many that compute.
+  constexpr int kWorkersPerQueue = 8;
+  const bool started = rpc_->Start(builder, 1 + (options_.threads - 1) / kWorkersPerQueue);
+  if (!started || grpc_port_ <= 0) {
+    rpc_.reset();
     // gRPC only says that it failed; the operating system says why.
     CKN_RETURN_IF_ERROR(ListeningSocket::Open(options_.listen).status());
     return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options_.listen.ToString()));
   }
   for (const char* const service :
-       {v1::Inference::service_full_name(), inference::GRPCInferenceService::service_full_name()}) {
-    grpc_server_->GetHealthCheckService()->SetServingStatus(service, true);
+       {"", v1::Inference::service_full_name(), inference::GRPCInferenceService::service_full_name()}) {
+    health_.Set(service, true);
   }
   return absl::OkStatus();
 }
@@ -216,15 +214,13 @@ void Server::LogFailures(const std::vector<FailedModel>& failed) {
 
 void Server::ShowHealthOfModels() {
   const absl::MutexLock lock(&health_mu_);
-  if (stopping_ || grpc_server_ == nullptr) return;
   std::set<std::string> healthy;
   for (const auto& [name, versions] : models_.Snapshot()->models) healthy.insert(name);
-  grpc::HealthCheckServiceInterface* const health = grpc_server_->GetHealthCheckService();
   for (const std::string& name : healthy_models_) {
-    if (!healthy.contains(name) && !IsService(name)) health->SetServingStatus(name, false);
+    if (!healthy.contains(name) && !IsService(name)) health_.Set(name, false);
   }
   for (const std::string& name : healthy) {
-    if (!IsService(name)) health->SetServingStatus(name, true);
+    if (!IsService(name)) health_.Set(name, true);
   }
   healthy_models_ = std::move(healthy);
 }
@@ -233,12 +229,8 @@ void Server::Stop() {
   stopped_ = true;
   ready_.store(false);
   metrics_.ready().Set(0);
-  if (grpc_server_ != nullptr) {
-    {
-      const absl::MutexLock lock(&health_mu_);
-      stopping_ = true;
-      grpc_server_->GetHealthCheckService()->SetServingStatus(false);
-    }
+  health_.StopServing();
+  if (rpc_ != nullptr) {
     if (options_.lame_duck > absl::ZeroDuration()) {
       spdlog::info("not ready any more; taking calls for another {}", absl::FormatDuration(options_.lame_duck));
       absl::SleepFor(options_.lame_duck);
@@ -248,23 +240,25 @@ void Server::Stop() {
   }
   background_.reset();
   executor_.Drain();
+  rpc_.reset();
   http_.reset();
 }
 
 void Server::ShutDownGrpc() {
+  health_.EndWatches();
   absl::Notification done;
   std::thread shutdown([&] {
-    grpc_server_->Shutdown(absl::ToChronoTime(absl::Now() + options_.drain_timeout));
+    rpc_->Shutdown(absl::Now() + options_.drain_timeout);
     done.Notify();
   });
-  // A client that watches the health service has a call that never ends by itself, for which Shutdown() would wait
-  // until the drain timeout. So once no inference call has been seen for this long, what is left is cancelled. A
-  // request that is still being received counts as nothing, and has this time.
+  // A stream that its client leaves open would be waited for until the drain timeout. So once no inference call has
+  // been seen for this long, what is left is cancelled. A request that is still being received counts as nothing, and
+  // has this time.
   constexpr absl::Duration kQuiet = absl::Seconds(1);
   std::int64_t begun_before = -1;
   while (!done.WaitForNotificationWithTimeout(kQuiet)) {
     const std::int64_t begun = core_.calls_begun();
-    if (core_.calls_in_flight() == 0 && begun == begun_before) grpc_server_cancel_all_calls(grpc_server_->c_server());
+    if (core_.calls_in_flight() == 0 && begun == begun_before) rpc_->CancelCalls();
     begun_before = begun;
   }
   shutdown.join();

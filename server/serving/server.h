@@ -17,7 +17,7 @@
 #include "server/serving/background_thread.h"
 #include "server/serving/clock.h"
 #include "server/serving/executor.h"
-#include "server/serving/grpc_services.h"
+#include "server/serving/health.h"
 #include "server/serving/http_endpoint.h"
 #include "server/serving/inference_core.h"
 #include "server/serving/metrics.h"
@@ -105,17 +105,14 @@ class Server {
   std::set<std::string> logged_failures_;
   absl::Mutex health_mu_;
   std::set<std::string> healthy_models_ ABSL_GUARDED_BY(health_mu_);
-  bool stopping_ ABSL_GUARDED_BY(health_mu_) = false;
   Executor executor_;
   const std::optional<AccessLog> access_log_;
   InferenceCore core_;
   NativeApi native_api_;
   OpenInference open_inference_;
   std::unique_ptr<TokenFile> callers_, managers_;
-  std::unique_ptr<NativeService> native_service_;
-  std::unique_ptr<OpenInferenceService> open_inference_service_;
-  std::vector<std::unique_ptr<grpc::Service>> reflection_services_;
-  std::unique_ptr<grpc::Server> grpc_server_;
+  Health health_;
+  std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<BackgroundThread> background_;
   int grpc_port_ = 0;
   bool stopped_ = false;

@@ -29,12 +29,14 @@ def generate_stubs(folder):
 
 # Calls take turns among the addresses whose server is SERVING. A client that does not watch the servers' health learns
 # of a stop by the end of the connection, and a call that is on its way at that moment is cancelled.
-SERVICE_CONFIG = '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}'
+# Calls go to each of the servers that say they serve. Not behind a proxy, which follows their health itself: what such
+# a client sees is the health of whichever server its one connection to the proxy leads to.
+FOLLOW_HEALTH = '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}'
 
 
-def open_channel(address):
+def open_channel(address, service_config="{}"):
     """`address`: HOST:PORT, or ipv4:A:P,A:P."""
-    return grpc.insecure_channel(address, options=[("grpc.service_config", SERVICE_CONFIG),
+    return grpc.insecure_channel(address, options=[("grpc.service_config", service_config),
                                                    ("grpc.use_local_subchannel_pool", 1)])
 
 
@@ -93,11 +95,11 @@ def good_images(http_port, model):
 class Load:
     """Threads that call Classify one after the other, without retries, from `with` to its end."""
 
-    def __init__(self, address, images, threads=4, processor=None):
+    def __init__(self, address, images, threads=4, processor=None, service_config="{}"):
         samples = [file for _, file in sample_files("mnist")]
         self.processor = processor  # None: any
         self.request = request("mnist", [samples[i % len(samples)] for i in range(images)])
-        self.channel = open_channel(address)
+        self.channel = open_channel(address, service_config)
         self.stub = pb_grpc.InferenceStub(self.channel)
         self.stopping = threading.Event()
         self.lock = threading.Lock()

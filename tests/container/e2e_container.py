@@ -367,7 +367,7 @@ def replace_each(image, ports, load):
 def check_rolling_client_side(image):
     ports = (8700, 8710)
     address = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
-    return replace_each(image, ports, lambda: client.Load(address, images=4))
+    return replace_each(image, ports, lambda: client.Load(address, images=4, service_config=client.FOLLOW_HEALTH))
 
 
 def check_rolling_haproxy(image):

@@ -11,6 +11,7 @@
 
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -42,10 +43,11 @@ TEST(ExecutorTest, RunsSingleItemJobsInOrder) {
   EXPECT_THAT(log, ElementsAre("a:0", "a:done", "b:0", "b:done"));
 }
 
-TEST(ExecutorTest, TakesItemsOfWaitingJobsInTurn) {
+TEST(ExecutorTest, AShortJobOvertakesALongOne) {
   Executor executor({.threads = 0, .max_queue = 8}, nullptr);
   std::vector<std::string> log;
   ASSERT_TRUE(executor.Submit(Logging("big", 3, log)).ok());
+  ASSERT_TRUE(executor.RunOne());
   ASSERT_TRUE(executor.Submit(Logging("small", 1, log)).ok());
   while (executor.RunOne()) {
   }
@@ -104,8 +106,8 @@ TEST(ExecutorTest, RefusesWhatWouldBeTooMuchMemory) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("41 bytes more than the 60 there are, the limit is 100"));
   ASSERT_TRUE(submit(40).ok());
   EXPECT_EQ(bytes.Value(), 100);
-  // A job counts until it is done, not until it has left the queue.
-  ASSERT_TRUE(executor.RunOne() && executor.RunOne());
+  // A job counts until it is done.
+  ASSERT_TRUE(executor.RunOne());
   EXPECT_EQ(submit(1).code(), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(executor.RunOne());
   EXPECT_EQ(bytes.Value(), 40);
@@ -270,6 +272,120 @@ TEST(ExecutorTest, WhatASharedLoopThrowsIsThrownToItsCaller) {
     if (i == 7) throw std::runtime_error("no memory");
   };
   EXPECT_THROW(executor.Share(20, body), std::runtime_error);
+}
+
+// A job that notes the thread it runs on.
+Job NotingThread(absl::Duration estimate, std::vector<std::thread::id>& threads, absl::Mutex& mu,
+                 absl::BlockingCounter& done) {
+  return {.estimate = estimate,
+          .run =
+              [&threads, &mu](std::size_t /*item*/) {
+                const absl::MutexLock lock(&mu);
+                threads.push_back(std::this_thread::get_id());
+              },
+          .done = [&done] { done.DecrementCount(); }};
+}
+
+TEST(ExecutorTest, AShortJobIsLeftToTheThreadThatBroughtIt) {
+  Executor executor({.threads = 2, .max_queue = 8}, nullptr);
+  absl::Mutex mu;
+  std::vector<std::thread::id> threads;
+  Executor::Lender lender(executor);
+  for (int i = 0; i < 10; ++i) {
+    absl::BlockingCounter done(1);
+    ASSERT_TRUE(executor.Submit(NotingThread(absl::Microseconds(20), threads, mu, done)).ok());
+    EXPECT_TRUE(lender.Lend());
+    EXPECT_FALSE(lender.Lend());
+    done.Wait();
+  }
+  const absl::MutexLock lock(&mu);
+  EXPECT_THAT(threads, ::testing::Each(std::this_thread::get_id()));
+}
+
+TEST(ExecutorTest, ALongJobIsNotLeftToTheThreadThatBroughtIt) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  absl::Mutex mu;
+  std::vector<std::thread::id> threads;
+  Executor::Lender lender(executor);
+  absl::BlockingCounter done(2);
+  ASSERT_TRUE(executor.Submit(NotingThread(absl::Milliseconds(5), threads, mu, done)).ok());
+  ASSERT_TRUE(executor.Submit(NotingThread(absl::InfiniteDuration(), threads, mu, done)).ok());
+  done.Wait();  // without Lend()
+  EXPECT_FALSE(lender.Lend());
+  const absl::MutexLock lock(&mu);
+  EXPECT_THAT(threads, ::testing::Not(::testing::Contains(std::this_thread::get_id())));
+}
+
+TEST(ExecutorTest, WorkersTakeWhatIsMoreThanAShortWhile) {
+  Executor executor({.threads = 1, .max_queue = 64}, nullptr);
+  absl::Mutex mu;
+  std::vector<std::thread::id> threads;
+  Executor::Lender lender(executor);
+  constexpr int kJobs = 20;
+  absl::BlockingCounter done(kJobs);
+  for (int i = 0; i < kJobs; ++i) {
+    ASSERT_TRUE(executor.Submit(NotingThread(absl::Microseconds(50), threads, mu, done)).ok());
+  }
+  done.Wait();  // without Lend(): a worker was woken for the fifth
+  const absl::MutexLock lock(&mu);
+  EXPECT_EQ(threads.size(), std::size_t{kJobs});
+}
+
+TEST(ExecutorTest, ALenderTakesAWorkersPlace) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  std::atomic<int> running{0}, most{0};
+  absl::BlockingCounter done(200);
+  std::vector<std::thread> lenders;
+  for (int t = 0; t < 2; ++t) {
+    lenders.emplace_back([&] {
+      Executor::Lender lender(executor);
+      for (int i = 0; i < 100; ++i) {
+        Job job{.estimate = absl::Microseconds(30),
+                .run =
+                    [&](std::size_t /*item*/) {
+                      const int now = ++running;
+                      if (now > most.load()) most.store(now);
+                      std::this_thread::yield();
+                      --running;
+                    },
+                .done = [&done] { done.DecrementCount(); }};
+        while (!executor.Submit(job).ok()) lender.Lend();
+        while (lender.Lend()) {
+        }
+      }
+    });
+  }
+  for (std::thread& lender : lenders) lender.join();
+  done.Wait();
+  EXPECT_EQ(most.load(), 1) << "as many at a time as there are workers";
+}
+
+TEST(ExecutorTest, DrainingWaitsForALender) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  absl::Notification begun, go_on;
+  std::atomic<bool> done{false};
+  std::thread thread([&] {
+    Executor::Lender lender(executor);
+    EXPECT_TRUE(executor
+                    .Submit({.estimate = absl::Microseconds(1),
+                             .run =
+                                 [&](std::size_t /*item*/) {
+                                   begun.Notify();
+                                   go_on.WaitForNotification();
+                                 },
+                             .done = [&] { done.store(true); }})
+                    .ok());
+    lender.Lend();
+  });
+  begun.WaitForNotification();
+  std::thread drain([&] {
+    executor.Drain();
+    EXPECT_TRUE(done.load());
+  });
+  absl::SleepFor(absl::Milliseconds(20));
+  go_on.Notify();
+  drain.join();
+  thread.join();
 }
 
 }  // namespace

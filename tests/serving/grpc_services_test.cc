@@ -13,10 +13,12 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "ckn/v1/inference.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "inference/open_inference.grpc.pb.h"
 #include "server/serving/model_loader.h"
 #include "tests/serving/fakes.h"
 #include "tests/testing/prometheus_text.h"
@@ -44,10 +46,10 @@ class NativeServiceTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
-    builder.RegisterService(&open_service_);
-    server_ = builder.BuildAndStart();
-    ASSERT_NE(server_, nullptr);
+    server_ = std::make_unique<RpcServer>();
+    AddNativeService(api_, core_, *server_);
+    AddOpenInferenceService(open_api_, core_, *server_);
+    ASSERT_TRUE(server_->Start(builder));
     const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
     stub_ = v1::Inference::NewStub(channel);
     raw_stub_ = std::make_unique<grpc::GenericStub>(channel);
@@ -63,7 +65,7 @@ class NativeServiceTest : public ::testing::Test {
         if (!executor_.RunOne()) std::this_thread::yield();
       }
     });
-    if (server_ != nullptr) server_->Shutdown();
+    server_.reset();
     done.store(true);
     worker.join();
   }
@@ -96,10 +98,8 @@ class NativeServiceTest : public ::testing::Test {
   Executor executor_{{.threads = 0, .max_queue = 4}, nullptr};
   InferenceCore core_{models_, executor_, metrics_, clock_, {}};
   NativeApi api_{core_};
-  NativeService service_{api_, core_};
   OpenInference open_api_{core_, "test", [] { return true; }};
-  OpenInferenceService open_service_{open_api_, core_};
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::Inference::Stub> stub_;
   std::unique_ptr<grpc::GenericStub> raw_stub_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> open_stub_;
@@ -194,7 +194,6 @@ TEST_F(InferStreamTest, ACancelledStreamEndsAndLeavesNothing) {
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   TearDown();
-  server_.reset();
   EXPECT_EQ(core_.calls_in_flight(), 0);
   EXPECT_EQ(Sample("ckn_in_flight_requests"), 0);
 }

@@ -96,18 +96,16 @@ std::vector<std::string> ServicesOver(const std::shared_ptr<grpc::Channel>& chan
 }
 
 TEST(ReflectionTest, BothVersionsAnswerOverTheWire) {
-  const auto services = MakeReflectionServices({});
+  RpcServer server;
+  AddReflectionServices(server);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  for (const auto& service : services) builder.RegisterService(service.get());
-  const auto server = builder.BuildAndStart();
-  ASSERT_NE(server, nullptr);
+  ASSERT_TRUE(server.Start(builder));
   const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
   const std::vector<std::string> names = ServicesOver<grpc::reflection::v1::ServerReflection>(channel);
   EXPECT_THAT(names, ::testing::Contains("ckn.v1.Inference"));
   EXPECT_EQ(ServicesOver<grpc::reflection::v1alpha::ServerReflection>(channel), names);
-  server->Shutdown();
 }
 
 }  // namespace

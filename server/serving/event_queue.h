@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/grpcpp.h"
+#include "server/serving/executor.h"
+
+namespace ckn {
+
+// One of gRPC's completion queues and the thread that serves it. All operations of the queue's calls begin on that
+// thread: where several threads work on one connection, gRPC hands its work on to another one.
+class EventQueue {
+ public:
+  // What follows an operation of gRPC; not ok: it failed, or the server is stopping.
+  using Then = std::function<void(bool ok)>;
+
+  // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this.
+  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor);
+  // Waits for the guests to go.
+  ~EventQueue();
+  EventQueue(const EventQueue&) = delete;
+  EventQueue& operator=(const EventQueue&) = delete;
+
+  [[nodiscard]] grpc::ServerCompletionQueue& queue() { return *queue_; }
+  // The tag for an operation of gRPC, after which `then` runs, on this thread. Each tag is for one operation.
+  [[nodiscard]] static void* Tag(Then then);
+  // For the tag of an operation that never began.
+  static void Drop(void* tag);
+
+  // To be kept by what begins operations; none may begin without.
+  [[nodiscard]] std::shared_ptr<void> Guest() const { return guest_; }
+
+  // On this thread, in the order of the calls; at once, when the caller is this thread.
+  void Run(std::function<void()> function);
+
+ private:
+  void Work();
+  // Waits for the next event. False: the queue has been shut down, and this was the last one.
+  bool WaitForEvent();
+  void RunPosted();
+  void SetAlarm();
+
+  Executor* const executor_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  absl::Notification guests_gone_;
+  std::shared_ptr<void> guest_{this, [](EventQueue* self) { self->guests_gone_.Notify(); }};
+  // Never goes off by itself; cancelled, it is an event. That wakes this thread and no other one, as an alarm for now
+  // would.
+  grpc::Alarm alarm_;
+  bool stopping_ = false;  // of the thread
+  absl::Mutex mu_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);  // by other threads
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;                       // for an event, and not woken yet
+  std::thread thread_;
+};
+
+}  // namespace ckn

@@ -1,0 +1,238 @@
+// Calls over a real connection, served by hand: what the transport does with them.
+#include "server/serving/rpc_server.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+#include "server/serving/health.h"
+#include "server/serving/unary_call.h"
+
+namespace ckn {
+namespace {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using Stub = grpc::health::v1::Health::Stub;
+
+class RpcServerTest : public ::testing::Test {
+ protected:
+  void Start(int queues = 1) {
+    health_.AddTo(server_);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    ASSERT_TRUE(server_.Start(builder, queues));
+    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  }
+
+  // A unary call with some bytes; `reply`, if any, gets those of the answer.
+  grpc::Status Call(const std::string& path, const std::string& bytes, std::string* reply = nullptr) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    grpc::Status result;
+    absl::Notification done;
+    stub.UnaryCall(&context, path, {}, &request, &response, [&](const grpc::Status& status) {
+      result = status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    grpc::Slice whole;
+    if (reply != nullptr && response.DumpToSingleSlice(&whole).ok()) {
+      *reply = {reinterpret_cast<const char*>(whole.begin()), whole.size()};
+    }
+    return result;
+  }
+
+  HealthCheckResponse::ServingStatus Check(const std::string& service) {
+    HealthCheckRequest request;
+    request.set_service(service);
+    HealthCheckResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(Stub(channel_).Check(&context, request, &response).ok());
+    return response.status();
+  }
+
+  Health health_;
+  RpcServer server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(RpcServerTest, AnswersFromAnyThreadReachTheClient) {
+  std::vector<std::thread> threads;
+  server_.Add("/a.B/Echo", [&](const std::shared_ptr<GrpcCall>& call) {
+    ReadRequest(call, [&, call](grpc::ByteBuffer* bytes) {
+      threads.emplace_back([call, reply = *bytes] { call->WriteAndFinish(reply); });
+    });
+  });
+  Start();
+  for (int i = 0; i < 20; ++i) {
+    std::string reply;
+    EXPECT_TRUE(Call("/a.B/Echo", absl::StrCat("bytes ", i), &reply).ok());
+    EXPECT_EQ(reply, absl::StrCat("bytes ", i));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(RpcServerTest, SeveralQueuesServeSeveralClients) {
+  server_.Add("/a.B/Echo", [](const std::shared_ptr<GrpcCall>& call) {
+    ReadRequest(call, [call](grpc::ByteBuffer* bytes) { call->WriteAndFinish(*bytes); });
+  });
+  Start(3);
+  std::vector<std::thread> clients;
+  std::atomic<int> good{0};
+  for (int c = 0; c < 4; ++c) {
+    clients.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) good += Call("/a.B/Echo", "x").ok() ? 1 : 0;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(good.load(), 200);
+}
+
+TEST_F(RpcServerTest, MethodsThatAreNotThereAreUnimplemented) {
+  Start();
+  const grpc::Status status = Call("/a.B/None", "");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("/a.B/None"));
+}
+
+TEST_F(RpcServerTest, ACallWithoutARequestIsTheClientsFault) {
+  server_.Add("/a.B/Echo", [](const std::shared_ptr<GrpcCall>& call) {
+    ReadRequest(call, [call](grpc::ByteBuffer* bytes) { call->WriteAndFinish(*bytes); });
+  });
+  Start();
+  grpc::GenericStub stub(channel_);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto stream = stub.PrepareCall(&context, "/a.B/Echo", &queue);
+  grpc::Status status;
+  const auto wait = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+  };
+  stream->StartCall(nullptr);
+  wait();
+  stream->WritesDone(nullptr);
+  wait();
+  stream->Finish(&status, nullptr);
+  wait();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "no request came");
+}
+
+TEST_F(RpcServerTest, WhatIsLeftAtTheDeadlineIsCancelled) {
+  std::shared_ptr<GrpcCall> left;
+  absl::Notification came, ended;
+  server_.Add("/a.B/Late", [&](const std::shared_ptr<GrpcCall>& call) {
+    call->WhenDone([&] { ended.Notify(); });
+    left = call;
+    came.Notify();
+  });
+  Start();
+  std::thread client([&] { EXPECT_FALSE(Call("/a.B/Late", "").ok()); });
+  came.WaitForNotification();
+  std::thread worker([&] {
+    ended.WaitForNotification();
+    EXPECT_TRUE(left->Cancelled());
+    // Its answer comes too late and does no harm.
+    left->Finish(absl::OkStatus());
+    left.reset();
+  });
+  server_.Shutdown(absl::Now() + absl::Milliseconds(20));
+  worker.join();
+  client.join();
+}
+
+TEST_F(RpcServerTest, ChecksTellTheHealthOfAName) {
+  Start();
+  health_.Set("", true);
+  health_.Set("m", true);
+  EXPECT_EQ(Check(""), HealthCheckResponse::SERVING);
+  health_.Set("m", false);
+  EXPECT_EQ(Check("m"), HealthCheckResponse::NOT_SERVING);
+  HealthCheckRequest unknown;
+  unknown.set_service("other");
+  HealthCheckResponse response;
+  grpc::ClientContext context;
+  EXPECT_EQ(Stub(channel_).Check(&context, unknown, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  health_.StopServing();
+  health_.Set("m", true);
+  EXPECT_EQ(Check("m"), HealthCheckResponse::NOT_SERVING) << "for good";
+}
+
+TEST_F(RpcServerTest, AHealthRequestThatIsTooLongIsRefused) {
+  Start();
+  HealthCheckRequest request;
+  request.set_service(std::string(100000, 'x'));
+  for (const char* const method : {"Check", "Watch"}) {
+    EXPECT_EQ(Call(absl::StrCat("/grpc.health.v1.Health/", method), request.SerializeAsString()).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT)
+        << method;
+  }
+}
+
+TEST_F(RpcServerTest, WatchersAreToldOfEachChangeAndOfTheEnd) {
+  Start();
+  grpc::ClientContext context;
+  HealthCheckRequest request;
+  request.set_service("m");
+  Stub stub(channel_);
+  const auto watch = stub.Watch(&context, request);
+  HealthCheckResponse response;
+  ASSERT_TRUE(watch->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVICE_UNKNOWN);
+  for (const bool serving : {true, false, true}) {
+    health_.Set("m", serving);
+    health_.Set("other", serving);
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+  }
+  health_.Set("m", true);  // nothing new
+  health_.StopServing();
+  ASSERT_TRUE(watch->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
+  health_.EndWatches();
+  EXPECT_FALSE(watch->Read(&response));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  // Nor does one that comes later stay.
+  grpc::ClientContext late_context;
+  const auto late = stub.Watch(&late_context, request);
+  while (late->Read(&response)) {
+  }
+  EXPECT_EQ(late->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(RpcServerTest, WatchersThatLeaveAreForgotten) {
+  Start();
+  Stub stub(channel_);
+  for (int i = 0; i < 50; ++i) {
+    grpc::ClientContext context;
+    const auto watch = stub.Watch(&context, {});
+    HealthCheckResponse response;
+    if (i % 2 == 0) {
+      EXPECT_TRUE(watch->Read(&response));
+    }
+    context.TryCancel();
+    EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    health_.Set("", i % 4 == 0);
+  }
+  // Otherwise this would wait for them.
+  server_.Shutdown(absl::Now() + absl::Minutes(5));
+}
+
+}  // namespace
+}  // namespace ckn
