@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "grpc/support/time.h"
 
 namespace ckn {
@@ -19,8 +20,8 @@ void Happened(void* tag, bool ok) {
 
 }  // namespace
 
-EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor)
-    : executor_(executor), queue_(std::move(queue)), thread_([this] { Work(); }) {
+EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, absl::Duration poll)
+    : executor_(executor), poll_(poll), queue_(std::move(queue)), thread_([this] { Work(); }) {
   pthread_setname_np(thread_.native_handle(), "ckn-events");
 }
 
@@ -45,6 +46,7 @@ void EventQueue::Run(std::function<void()> function) {
   if (queue_of_this_thread == this) return function();
   const absl::MutexLock lock(&mu_);
   posted_.push_back(std::move(function));
+  has_posted_.store(true, std::memory_order_relaxed);
   if (!std::exchange(waiting_, false)) return;
   alarm_.Cancel();
 }
@@ -56,15 +58,33 @@ void EventQueue::SetAlarm() {
 }
 
 void EventQueue::RunPosted() {
+  if (!has_posted_.load(std::memory_order_relaxed)) return;
   std::vector<std::function<void()>> posted;
   {
     const absl::MutexLock lock(&mu_);
     posted.swap(posted_);
+    has_posted_.store(false, std::memory_order_relaxed);
   }
   for (const std::function<void()>& function : posted) function();
 }
 
+bool EventQueue::LookForEvent() {
+  void* tag = nullptr;
+  bool ok = false;
+  if (queue_->AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_REALTIME)) != grpc::CompletionQueue::GOT_EVENT) return false;
+  Happened(tag, ok);
+  return true;
+}
+
 bool EventQueue::WaitForEvent() {
+  // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
+  if (poll_ > absl::ZeroDuration()) {
+    const absl::Time end = absl::Now() + poll_;
+    while (!has_posted_.load(std::memory_order_relaxed) && (executor_ == nullptr || executor_->idle()) &&
+           absl::Now() < end) {
+      if (LookForEvent()) return true;
+    }
+  }
   {
     const absl::MutexLock lock(&mu_);
     if (!posted_.empty()) return true;
@@ -91,11 +111,7 @@ void EventQueue::Work() {
   while (WaitForEvent()) {
     do {
       RunPosted();
-      void* tag = nullptr;
-      bool ok = false;
-      for (int events = 1; events < kMaxEvents; ++events) {
-        if (queue_->AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_REALTIME)) != grpc::CompletionQueue::GOT_EVENT) break;
-        Happened(tag, ok);
+      for (int events = 1; events < kMaxEvents && LookForEvent(); ++events) {
       }
     } while (lender && lender->Lend());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/grpcpp.h"
 #include "server/serving/executor.h"
@@ -21,8 +23,9 @@ class EventQueue {
   // What follows an operation of gRPC; not ok: it failed, or the server is stopping.
   using Then = std::function<void(bool ok)>;
 
-  // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this.
-  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor);
+  // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this. While it has nothing to do, the
+  // thread looks for the next event for so long before it sleeps.
+  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, absl::Duration poll);
   // Waits for the guests to go.
   ~EventQueue();
   EventQueue(const EventQueue&) = delete;
@@ -42,12 +45,15 @@ class EventQueue {
 
  private:
   void Work();
+  // Whether there was an event. Does not wait.
+  bool LookForEvent();
   // Waits for the next event. False: the queue has been shut down, and this was the last one.
   bool WaitForEvent();
   void RunPosted();
   void SetAlarm();
 
   Executor* const executor_;
+  const absl::Duration poll_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   absl::Notification guests_gone_;
   std::shared_ptr<void> guest_{this, [](EventQueue* self) { self->guests_gone_.Notify(); }};
@@ -57,6 +63,7 @@ class EventQueue {
   bool stopping_ = false;  // of the thread
   absl::Mutex mu_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);  // by other threads
+  std::atomic<bool> has_posted_{false};                             // changed under mu_
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;                       // for an event, and not woken yet
   std::thread thread_;
 };

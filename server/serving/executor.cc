@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/status.h"
 
 namespace ckn {
 namespace {
@@ -71,10 +72,7 @@ absl::Status Executor::Submit(Job job) {
   auto running = std::make_shared<RunningJob>(std::move(job));
   const absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the server is stopping and takes no new calls");
-  if (queue_.size() >= options_.max_queue && !running->job.patient) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queue_.size(), " calls wait, the limit is ",
-                                                     options_.max_queue, "; try again later"));
-  }
+  if (!running->job.patient) CKN_RETURN_IF_ERROR(Room());
   if (bytes_ > 0 && bytes > options_.max_bytes - bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat("too much is in work: ", bytes, " bytes more than the ", bytes_,
                                                      " there are, the limit is ", options_.max_bytes,
@@ -96,6 +94,17 @@ absl::Status Executor::Submit(Job job) {
     changed_.Signal();
   }
   return absl::OkStatus();
+}
+
+absl::Status Executor::CheckRoom() const {
+  const absl::MutexLock lock(&mu_);
+  return Room();
+}
+
+absl::Status Executor::Room() const {
+  if (queue_.size() < options_.max_queue) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queue_.size(), " calls wait, the limit is ",
+                                                   options_.max_queue, "; try again later"));
 }
 
 void Executor::Drain() {

@@ -71,6 +71,9 @@ class Executor : public Helpers {
   // called.
   absl::Status Submit(Job job);
 
+  // RESOURCE_EXHAUSTED: the queue is full, and a job that is not patient would be refused.
+  [[nodiscard]] absl::Status CheckRoom() const;
+
   // Accepts no more jobs, finishes those accepted and stops the workers.
   void Drain();
 
@@ -81,6 +84,8 @@ class Executor : public Helpers {
   bool RunOne();
 
   [[nodiscard]] std::size_t queue_length() const;
+  // Whether no item runs at this moment.
+  [[nodiscard]] bool idle() const { return running_.load(std::memory_order_relaxed) == 0; }
 
  private:
   // A loop that is open to all, and how many have come to help.
@@ -93,6 +98,7 @@ class Executor : public Helpers {
   [[nodiscard]] Lender* LenderOfThisThread() const;
 
   void Work();
+  [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Withdraw(Shared& shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -114,8 +120,8 @@ class Executor : public Helpers {
   // Changed under mu_: workers that wait; whether the queue holds anything.
   std::atomic<int> idle_{0};
   std::atomic<bool> jobs_wait_{false};
-  int running_ ABSL_GUARDED_BY(mu_) = 0;  // items
-  absl::CondVar all_run_;                 // none is left, while draining
+  std::atomic<int> running_{0};  // items; changed under mu_
+  absl::CondVar all_run_;        // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 

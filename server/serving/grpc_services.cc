@@ -43,12 +43,22 @@ class Service {
 
   template <typename Request, typename Response>
   void Unary(const char* name, Method method, Start<Request, Response> start) const {
-    server_.Add(Path(name), [method, start, &api = api_, &core = core_, parse = parse_](const auto& call) {
-      ReadRequest(call, [=, &api, &core](Bytes* bytes) {
-        const auto messages = std::make_shared<Messages<Request, Response>>();
-        Begin(method, *call, bytes, parse, *messages, start, api, core,
-              [call, messages](const absl::Status& status) { Reply(*call, status, messages->response); });
-      });
+    server_.Add(Path(name), [=, &api = api_, &core = core_, parse = parse_](const auto& call) {
+      Read(call, method, parse, start, api, core);
+    });
+  }
+
+  // Of a call with images, which is refused before its request is read when it would be then: under overload that is
+  // most of what there is to do.
+  template <typename Request, typename Response>
+  void Inference(const char* name, Method method, Start<Request, Response> start) const {
+    server_.Add(Path(name), [=, &api = api_, &core = core_, parse = parse_](const auto& call) {
+      const absl::Status room = core.CheckRoom();
+      if (room.ok()) return Read(call, method, parse, start, api, core);
+      const auto response = std::make_shared<Response>();
+      core.Answer(
+          method, *call, response.get(), [&room] { return room; },
+          [call, response](const absl::Status& status) { Reply(*call, status, *response); });
     });
   }
 
@@ -90,6 +100,16 @@ class Service {
  private:
   [[nodiscard]] std::string Path(const char* method) const { return absl::StrCat("/", name_, "/", method); }
 
+  template <typename Request, typename Response>
+  static void Read(const std::shared_ptr<GrpcCall>& call, Method method, const ParseLimits& parse,
+                   Start<Request, Response> start, Api& api, InferenceCore& core) {
+    ReadRequest(call, [=, &api, &core](Bytes* bytes) {
+      const auto messages = std::make_shared<Messages<Request, Response>>();
+      Begin(method, *call, bytes, parse, *messages, start, api, core,
+            [call, messages](const absl::Status& status) { Reply(*call, status, messages->response); });
+    });
+  }
+
   // Parses a request, unless its caller may not call, which the core says then; and hands it on.
   template <typename Request, typename Response>
   static void Begin(Method method, const CallContext& call, Bytes* bytes, const ParseLimits& parse,
@@ -112,8 +132,8 @@ class Service {
 
 void AddNativeService(NativeApi& api, InferenceCore& core, RpcServer& server) {
   const Service<NativeApi> service(v1::Inference::service_full_name(), api, core, server);
-  service.Unary<v1::ClassifyRequest, v1::ClassifyResponse>("Classify", Method::kClassify, &NativeApi::Classify);
-  service.Unary<v1::EncodeRequest, v1::EncodeResponse>("Encode", Method::kEncode, &NativeApi::Encode);
+  service.Inference<v1::ClassifyRequest, v1::ClassifyResponse>("Classify", Method::kClassify, &NativeApi::Classify);
+  service.Inference<v1::EncodeRequest, v1::EncodeResponse>("Encode", Method::kEncode, &NativeApi::Encode);
   service.Stream("ClassifyStream", Method::kClassifyStream, &NativeApi::ClassifyStream);
   service.Stream("EncodeStream", Method::kEncodeStream, &NativeApi::EncodeStream);
   service.Unary("GetModel", Method::kGetModel, &NativeApi::GetModel);
@@ -131,7 +151,7 @@ void AddOpenInferenceService(OpenInference& api, InferenceCore& core, RpcServer&
   service.Open<inference::ServerMetadataRequest, inference::ServerMetadataResponse>(
       "ServerMetadata", [&api](const auto&, auto* response) { api.ServerMetadata(response); });
   service.Unary("ModelMetadata", Method::kModelMetadata, &OpenInference::ModelMetadata);
-  service.Unary("ModelInfer", Method::kModelInfer, &OpenInference::ModelInfer);
+  service.Inference("ModelInfer", Method::kModelInfer, &OpenInference::ModelInfer);
   service.Stream("ModelStreamInfer", Method::kModelStreamInfer, &OpenInference::ModelStreamInfer);
   service.Unary("ModelConfig", Method::kModelConfig, &OpenInference::ModelConfig);
   service.Unary("RepositoryIndex", Method::kRepositoryIndex, &OpenInference::RepositoryIndex);

@@ -97,6 +97,9 @@ class InferenceCore {
   void AnswerLater(Method method, const CallContext& context, google::protobuf::Message* response,
                    const std::function<void(Done)>& body, Done done);
 
+  // What Run() would say now of any call, before its request has been read: RESOURCE_EXHAUSTED, the queue is full.
+  [[nodiscard]] absl::Status CheckRoom() const { return executor_.CheckRoom(); }
+
   // INVALID_ARGUMENT when a reply would be longer than a message may be.
   [[nodiscard]] absl::Status CheckReplySize(int images, std::int64_t bytes_per_image) const;
 

@@ -13,10 +13,10 @@ RpcServer::~RpcServer() {
   queues_.clear();  // before the server
 }
 
-bool RpcServer::Start(grpc::ServerBuilder& builder, int queues) {
+bool RpcServer::Start(grpc::ServerBuilder& builder, int queues, absl::Duration poll) {
   builder.RegisterAsyncGenericService(&service_);
   for (int i = 0; i < queues; ++i) {
-    queues_.push_back(std::make_unique<EventQueue>(builder.AddCompletionQueue(), executor_));
+    queues_.push_back(std::make_unique<EventQueue>(builder.AddCompletionQueue(), executor_, poll));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;

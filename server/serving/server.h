@@ -42,6 +42,9 @@ struct ServerOptions {
   int max_queue = 64;                                        // calls that wait for a worker
   std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, and of those in work
   int max_calls_per_connection = 1024;                       // more wait at the client
+  // While nothing is computed, the thread that serves the connections looks for the next call for so long before it
+  // sleeps.
+  absl::Duration poll = absl::ZeroDuration();
   InferenceLimits limits;                                    // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
