@@ -11,6 +11,9 @@
 namespace ckn {
 namespace {
 
+// Between looks at the connections while the executor takes no more jobs.
+constexpr absl::Duration kPauseWhenFull = absl::Milliseconds(1);
+
 thread_local const EventQueue* queue_of_this_thread = nullptr;
 
 void Happened(void* tag, bool ok) {
@@ -77,6 +80,8 @@ bool EventQueue::LookForEvent() {
 }
 
 bool EventQueue::WaitForEvent() {
+  // Under overload nobody waits for this thread, but it takes time from the workers each time it wakes.
+  if (executor_ != nullptr && executor_->full()) absl::SleepFor(kPauseWhenFull);
   // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
   if (poll_ > absl::ZeroDuration()) {
     const absl::Time end = absl::Now() + poll_;

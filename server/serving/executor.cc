@@ -195,6 +195,7 @@ void Executor::AdmitPatient() {
 
 void Executor::Publish() {
   jobs_wait_.store(!queue_.empty(), std::memory_order_relaxed);
+  full_.store(queue_.size() >= options_.max_queue, std::memory_order_relaxed);
   if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
   if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }
