@@ -35,10 +35,10 @@ struct RunningJob {
   std::atomic<std::size_t> left;  // items that have not run to their end
 };
 
-// The jobs with items that nobody has taken, and whose turn it is: of the one with the fewest such items, of several the
-// oldest. So a short call does not wait for a long one to end, and calls of one size end one after the other, not all
-// together at the end, after which their clients would leave the workers without work for a while. Every fourth item is
-// the oldest job's, so that a long one gets on however many short ones come. Not thread-safe.
+// The jobs with items that nobody has taken, and whose turn it is: of the one with the fewest such items, of several
+// the oldest. So a short call does not wait for a long one to end, and calls of one size end one after the other, not
+// all together at the end, after which their clients would leave the workers without work for a while. Every fourth
+// item is the oldest job's, so that a long one gets on however many short ones come. Not thread-safe.
 class JobQueue {
  public:
   struct Item {
