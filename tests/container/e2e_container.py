@@ -268,7 +268,7 @@ def cpu_statistics(pid):
     return seconds, values["nr_periods"], values["nr_throttled"]
 
 
-def images_per_second(image, options, seconds=5):
+def images_per_second(image, options, seconds=2.5):
     """Under load from the last processor. Also the seconds for which the server was throttled meanwhile."""
     processor = max(os.sched_getaffinity(0))
     with server(image, options=options) as container, client.Load(ADDRESS, images=64, processor=processor) as load:
@@ -288,15 +288,16 @@ def check_cpu_limit(image):
     processors = sorted(os.sched_getaffinity(0))
     expect(len(processors) >= 2, "one processor: a limit of 1 limits nothing")
     limited, pinned = [], []
-    for _ in range(3):
+    for _ in range(7):  # by turns, since the machine is faster at one time than at another
         limited.append(images_per_second(image, ["--cpus", "1"]))
         pinned.append(images_per_second(image, ["--cpuset-cpus", str(processors[0])]))
     limited_rate = statistics.median(result[0] for result in limited)
     pinned_rate = statistics.median(result[0] for result in pinned)
     throttled, periods, throttled_periods = (sum(column) for column in list(zip(*limited))[1:])
-    ratio = limited_rate / pinned_rate
+    ratio = statistics.median(one[0] / other[0] for one, other in zip(limited, pinned))
     text = (f"limit of 1: {limited_rate:.0f} images/s, one thread on one processor: {pinned_rate:.0f}, ratio "
-            f"{ratio:.2f} (goal 0.90); throttled {throttled:.2f} s in all, in {throttled_periods} of {periods} periods")
+            f"{ratio:.2f} by pairs (goal 0.90); throttled {throttled:.2f} s in all, in {throttled_periods} of {periods} "
+            "periods")
     expect(ratio >= 0.9, text)
     return text
 
