@@ -196,6 +196,7 @@ void PrintProvenance(const Model& model) {
     if (!value.empty()) std::printf("  %-16s  %s\n", key, value.c_str());
   };
   line("program", from.program_version());
+  line("decoders", from.decoders());
   line("command", from.command());
   line("data", from.dataset());
   line("data sha256", from.dataset_sha256());
@@ -341,6 +342,7 @@ void PrintJson(const LoadedModel& loaded, const std::vector<NetworkFacts>& netwo
   json["classes"] = model.class_names;
   Json& provenance = json["provenance"];
   provenance["program_version"] = from.program_version();
+  provenance["decoders"] = from.decoders();
   provenance["architecture"] = from.architecture();
   provenance["command"] = from.command();
   provenance["dataset"] = from.dataset();

@@ -15,6 +15,7 @@
 #include "server/commands/common.h"
 #include "server/commands/progress.h"
 #include "server/commands/training_flags.h"
+#include "server/image/decoder_versions.h"
 #include "server/store/model_file.h"
 #include "server/training/trainer.h"
 
@@ -53,6 +54,7 @@ absl::Status RunRefit(const RefitFlags& flags) {
   if (absl::IsCancelled(model.status())) return absl::CancelledError("interrupted; nothing was written");
   if (!model.ok()) return model.status();
   model->provenance.set_program_version(CKN_VERSION);
+  model->provenance.set_decoders(DecoderVersionsText());
   model->provenance.set_command(
       Printable(absl::StrCat("ckn refit ", absl::StrJoin(names, " "), DataOptionsText(flags.training, data.train.title),
                              ClassifierOptionsText(flags.training))));

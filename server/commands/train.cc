@@ -14,6 +14,7 @@
 #include "server/commands/common.h"
 #include "server/commands/progress.h"
 #include "server/commands/training_flags.h"
+#include "server/image/decoder_versions.h"
 #include "server/training/recipe.h"
 #include "server/training/trainer.h"
 
@@ -76,6 +77,7 @@ absl::Status RunTrain(const TrainFlags& flags) {
   }
   if (!model.ok()) return model.status();
   model->provenance.set_program_version(CKN_VERSION);
+  model->provenance.set_decoders(DecoderVersionsText());
   model->provenance.set_command(Printable(CommandLine(flags, data.train.title)));
   CKN_RETURN_IF_ERROR(WriteTrained(*model, out));
   std::error_code ignored;

@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "prometheus/text_serializer.h"
 #include "server/base/resource_usage.h"
+#include "server/image/decoder_versions.h"
 
 namespace ckn {
 namespace {
@@ -106,6 +107,13 @@ Metrics::Metrics(const std::string& version)
                       .Help("Processor time of all threads.")
                       .Register(registry_)
                       .Add({});
+  auto& decoders = prometheus::BuildGauge()
+                       .Name("ckn_image_decoder_info")
+                       .Help("Always 1; the labels say which libraries decode images.")
+                       .Register(registry_);
+  for (const auto& [library, number] : DecoderVersions()) {
+    decoders.Add({{"library", library}, {"version", number}}).Set(1);
+  }
   prometheus::BuildGauge()
       .Name("ckn_build_info")
       .Help("Always 1; the labels say what runs.")

@@ -204,6 +204,7 @@ void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& 
     response->set_architecture(from.architecture());
     response->set_command(from.command());
     response->set_program_version(from.program_version());
+    response->set_decoders(from.decoders());
     response->set_dataset_sha256(from.dataset_sha256());
     response->set_train_count(from.train_count());
     response->set_seed(from.seed());

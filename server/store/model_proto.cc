@@ -148,6 +148,7 @@ absl::Status CheckLearning(const v1::LayerLearning& learning, const ModelLimits&
 
 absl::Status CheckProvenance(const v1::Provenance& provenance, const ModelLimits& limits) {
   CKN_RETURN_IF_ERROR(CheckText("program_version", provenance.program_version(), limits));
+  CKN_RETURN_IF_ERROR(CheckText("decoders", provenance.decoders(), limits));
   CKN_RETURN_IF_ERROR(CheckText("architecture", provenance.architecture(), limits));
   CKN_RETURN_IF_ERROR(CheckText("command", provenance.command(), limits));
   CKN_RETURN_IF_ERROR(CheckText("dataset", provenance.dataset(), limits));

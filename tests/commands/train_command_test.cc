@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/image/decoder_versions.h"
 #include "tests/e2e/process.h"
 #include "tests/testing/temp_dir.h"
 
@@ -113,6 +114,13 @@ TEST_F(TrainCommandTest, FilesOfManySizesAreStretchedAlikeInTrainEvaluateAndEnco
   constexpr std::size_t kHeader = 128;
   ASSERT_GT(one.size(), kHeader);
   EXPECT_EQ(one.substr(kHeader), all.substr(kHeader, one.size() - kHeader));
+}
+
+TEST_F(TrainCommandTest, AModelTellsTheDecoders) {
+  ASSERT_EQ(Train({"--iterations", "2", "--out", out_}).exit_code, 0);
+  const Finished inspected = RunProgram({CKN_BINARY, "inspect", out_, "--json"});
+  ASSERT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_EQ(Json::parse(inspected.out)["provenance"]["decoders"], DecoderVersionsText());
 }
 
 TEST_F(TrainCommandTest, WithoutStretchingFilesOfManySizesAreRefused) {

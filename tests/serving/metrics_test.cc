@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/image/decoder_versions.h"
 #include "tests/testing/prometheus_text.h"
 
 namespace ckn {
@@ -40,6 +41,15 @@ TEST(MetricsTest, AllChildrenExistBeforeTheFirstCall) {
   EXPECT_EQ(samples.at("ckn_queue_length"), 0);
   EXPECT_EQ(samples.at("ckn_in_flight_requests"), 0);
   EXPECT_EQ(samples.at("ckn_ready"), 0);
+}
+
+TEST(MetricsTest, TellsTheDecoders) {
+  const auto samples = ParsePrometheusText(Metrics("1").Text());
+  for (const auto& [library, version] : DecoderVersions()) {
+    const std::string name =
+        absl::StrCat("ckn_image_decoder_info{library=\"", library, "\",version=\"", version, "\"}");
+    EXPECT_EQ(samples.count(name), 1U) << name;
+  }
 }
 
 TEST(MetricsTest, TellsOfTheProcess) {
