@@ -5,6 +5,12 @@
 #include <limits>
 
 namespace ckn {
+namespace {
+
+// ipv4:A:PORT,B:PORT: servers that the user knows, and not a proxy, behind which health is none of a client's business.
+bool NamesSeveral(const std::string& server) { return server.find(',') != std::string::npos; }
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const ClientOptions& options,
                                            grpc::ChannelArguments arguments) {
@@ -14,7 +20,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const Clie
   arguments.SetMaxSendMessageSize(bytes);
   // gRPC's default sends everything to the first address of the name.
   arguments.SetLoadBalancingPolicyName("round_robin");
-  if (options.follow_health) arguments.SetServiceConfigJSON(R"({"healthCheckConfig": {"serviceName": ""}})");
+  if (options.follow_health || NamesSeveral(server))
+    arguments.SetServiceConfigJSON(R"({"healthCheckConfig": {"serviceName": ""}})");
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (options.tls) {
     grpc::SslCredentialsOptions tls;
@@ -22,6 +29,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server, const Clie
     tls.pem_cert_chain = options.tls->certificate;
     tls.pem_private_key = options.tls->key;
     credentials = grpc::SslCredentials(tls);
+    if (!options.tls->server_name.empty()) arguments.SetSslTargetNameOverride(options.tls->server_name);
   }
   return grpc::CreateCustomChannel(server, credentials, arguments);
 }

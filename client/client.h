@@ -15,6 +15,7 @@ namespace ckn {
 // Contents of PEM files.
 struct ClientTls {
   std::string server_ca = {};              // empty: those that the system trusts
+  std::string server_name = {};            // that the server's certificate must hold; empty: the address's
   std::string certificate = {}, key = {};  // for servers that ask for one
 };
 
@@ -27,7 +28,7 @@ struct ClientOptions {
   bool wait_for_ready = false;
   // True: of a server's addresses, those get no calls whose health is NOT_SERVING, as it is for a while before a server
   // stops (ckn serve --lame-duck-ms): no call meets a server that stops, as long as there is another. False: calls are
-  // sent as long as there is a connection.
+  // sent as long as there is a connection. With a list of addresses (ipv4:A:PORT,B:PORT) health is always followed.
   bool follow_health = false;
   std::optional<ClientTls> tls = std::nullopt;  // not set: clear text
   std::string token = {};                       // for servers that ask for one

@@ -51,6 +51,9 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
   CLI::Option* const certificate =
       app.add_option("--tls-cert", flags.tls_cert, "Certificate to show to the server")->type_name("PEM");
   CLI::Option* const key = app.add_option("--tls-key", flags.tls_key, "Its private key")->type_name("PEM");
+  app.add_option("--tls-server-name", flags.tls_server_name,
+                 "Name that the server's certificate must hold, when it is not that of --server (a port-forward)")
+      ->type_name("NAME");
   certificate->needs(key);
   key->needs(certificate);
   ca->excludes(tls);
@@ -59,7 +62,7 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
   app.add_flag("--wait", flags.wait, "Wait for a server that is not up yet, for as long as --timeout");
   app.add_flag("--follow-health", flags.follow_health,
                "Send nothing to addresses whose health is NOT_SERVING, as it is before a server stops "
-               "(ckn serve --lame-duck-ms)");
+               "(ckn serve --lame-duck-ms); with ipv4:A:PORT,B:PORT always so");
   app.add_option("--max-message-mib", flags.max_message_mib, "Size of a request or a reply, in MiB")
       ->type_name("MIB")
       ->check(CLI::Range(1, 2047))
@@ -74,6 +77,7 @@ absl::StatusOr<ClientOptions> ReadClientOptions(const ConnectionFlags& flags) {
   if (flags.tls || !flags.tls_ca.empty()) {
     ClientTls tls;
     CKN_ASSIGN_OR_RETURN(tls.server_ca, ReadText(flags.tls_ca));
+    tls.server_name = flags.tls_server_name;
     CKN_ASSIGN_OR_RETURN(tls.certificate, ReadText(flags.tls_cert));
     CKN_ASSIGN_OR_RETURN(tls.key, ReadText(flags.tls_key));
     options.tls = std::move(tls);

@@ -16,7 +16,7 @@ struct ConnectionFlags {
   bool follow_health = false;
   int max_message_mib = 64;
   bool tls = false;
-  std::string tls_ca, tls_cert, tls_key, token_file;
+  std::string tls_ca, tls_cert, tls_key, tls_server_name, token_file;
 };
 
 // `flags` must live as long as `app`.

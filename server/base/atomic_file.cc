@@ -1,11 +1,13 @@
 #include "server/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -43,6 +45,40 @@ std::filesystem::path FollowLinks(std::filesystem::path path) {
   return path;
 }
 
+// "TARGET.PROCESS.NUMBER.tmp"
+constexpr std::string_view kTemporaryEnd = ".tmp";
+
+bool IsTemporaryOf(std::string_view name, std::string_view target_name) {
+  if (!name.starts_with(target_name) || !name.ends_with(kTemporaryEnd)) return false;
+  name.remove_prefix(target_name.size());
+  if (name.size() <= kTemporaryEnd.size()) return false;
+  name.remove_suffix(kTemporaryEnd.size());
+  const std::size_t dot = name.find('.', 1);
+  const auto number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return name.front() == '.' && dot != std::string_view::npos && number(name.substr(1, dot - 1)) &&
+         number(name.substr(dot + 1));
+}
+
+// Removes what killed processes have left of earlier attempts at this file. Those at work hold a lock; one that has
+// not got it yet is young.
+void RemoveStale(const std::filesystem::path& target) {
+  constexpr time_t kYoung = 60;  // seconds
+  std::error_code ignored;
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (!IsTemporaryOf(entry.path().filename().native(), target.filename().native())) continue;
+    const int fd = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    struct stat status = {};
+    const bool stale = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && time(nullptr) - status.st_mtime > kYoung &&
+                       flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (stale) unlink(entry.path().c_str());
+    close(fd);
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
@@ -70,14 +106,17 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file, it is left alone"));
   }
 
+  RemoveStale(target);
   static std::atomic<unsigned> counter{0};
   std::string temporary;
   int fd = -1;
   do {
-    temporary = absl::StrCat(target.native(), ".", getpid(), ".", counter.fetch_add(1), ".tmp");
+    temporary = absl::StrCat(target.native(), ".", getpid(), ".", counter.fetch_add(1),
+                             absl::string_view(kTemporaryEnd.data(), kTemporaryEnd.size()));
     fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) return FileError(errno, path, "cannot write here");
+  (void)flock(fd, LOCK_EX | LOCK_NB);  // some file systems have no locks, and then nothing is found stale either
   AtomicFile file(path, std::move(temporary), fd);
   file.target_ = target.native();
   if (exists && fchmod(fd, old.st_mode & 07777) != 0) return FileError(errno, path, "cannot keep the permissions");

@@ -10,7 +10,8 @@ namespace ckn {
 
 // A file that appears whole or not at all: bytes go to a temporary file in the same folder, which Commit flushes to
 // disk and renames over `path`. Readers of `path` see the old content or the whole new content, also after a crash.
-// Destroyed without Commit, the temporary file is removed and `path` stays as it was.
+// Destroyed without Commit, the temporary file is removed and `path` stays as it was; what a killed process leaves of
+// one is removed by the next that writes the same file.
 class AtomicFile {
  public:
   // Fails when the folder does not exist or is not writable, or when `path` is there but is not a regular file (a

@@ -14,7 +14,7 @@ std::string Time(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3S
 double Milliseconds(double seconds) { return 1e3 * seconds; }
 
 // To a microsecond: more is noise.
-double Rounded(double seconds) { return static_cast<double>(std::llround(1e6 * seconds)) * 1e-3; }
+double Rounded(double seconds) { return static_cast<double>(std::llround(1e6 * seconds)) / 1e3; }
 
 }  // namespace
 

@@ -60,7 +60,8 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The models that are loaded now. All that ever were may appear as a label.
+  // The names of the models that are loaded now, of each as often as it has versions. All that ever were may appear as
+  // a label.
   void SetModels(const std::vector<std::string>& names);
 
   // A model file was read, or could not be used.

@@ -76,6 +76,12 @@ absl::StatusOr<ModelFolderContents> ScanModelFolder(const std::string& folder) {
       unusable(root / name, versions.status());
       continue;
     }
+    for (const std::string& file : versions->model_files) {
+      unusable(root / name / file,
+               absl::InvalidArgumentError(absl::StrCat(
+                   (root / name / file).string(), ": a model file in a folder without a version; ", "expected ",
+                   Quote((root / name / "1" / file).string()), " or ", Quote((root / file).string()))));
+    }
     for (const std::string& version_name : versions->folders) {
       const std::optional<std::int64_t> version = ParseVersion(version_name);
       if (!version) continue;

@@ -153,7 +153,7 @@ ModelLoader::Changes ModelLoader::Publish(Files files, const std::vector<Unusabl
   changes.removed = Difference(before->models, models, false);
 
   std::vector<std::string> names;
-  for (const auto& [name, versions] : models) names.push_back(name);
+  for (const auto& [name, versions] : models) names.insert(names.end(), versions.size(), name);
   metrics_.SetModels(names);
   metrics_.SetFailedModels(changes.failed.size());
   registry_.Replace(std::move(models), changes.failed);

@@ -2,13 +2,17 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
@@ -81,6 +85,51 @@ TEST(AtomicFileTest, FailingWriteLeavesTheOldFile) {
   EXPECT_THAT(std::string(status.message()), StartsWith(path + ": cannot write: "));
   EXPECT_EQ(Read(path), "old");
   EXPECT_EQ(FileCount(dir.path()), 1);
+}
+
+TEST(AtomicFileTest, WhatAKilledProcessLeftIsRemoved) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("f");
+  const auto make_old = [](const std::string& file) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  };
+  // A child that ends without destructors.
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto file = AtomicFile::Create(path);
+    _exit(file.ok() && file->Append("half").ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const std::string left = absl::StrCat(path, ".", child, ".");
+  // One that is at work, one that has just begun, and files of other names.
+  auto at_work = AtomicFile::Create(path);
+  ASSERT_TRUE(at_work.ok());
+  for (const char* const name : {"f.12.0.tmp.txt", "f.x.0.tmp", "g.12.0.tmp", "f..0.tmp", "f.tmp"}) {
+    dir.Write(name, "");
+    make_old(dir.File(name));
+  }
+  dir.Write("f.99999999.0.tmp", "");
+  std::size_t before = 0, stale = 0;
+  for (const auto& entry : fs::directory_iterator(dir.path())) {
+    ++before;
+    const std::string file = entry.path().native();
+    if (file.starts_with(left)) ++stale;
+    if (file.ends_with(".tmp") && !file.ends_with("f.99999999.0.tmp")) make_old(file);
+  }
+  EXPECT_EQ(stale, 1U);
+  EXPECT_EQ(before, 8U);
+  ASSERT_TRUE(WriteFileAtomically(path, "whole").ok());
+  ASSERT_TRUE(at_work->Append("later").ok());
+  ASSERT_TRUE(at_work->Commit().ok()) << "its file was left alone";
+  std::size_t after = 0;
+  for (const auto& entry : fs::directory_iterator(dir.path())) {
+    ++after;
+    EXPECT_FALSE(entry.path().native().starts_with(left)) << entry.path();
+  }
+  EXPECT_EQ(after, 7U) << "the file, five of other names, and the one that has just begun";
 }
 
 TEST(AtomicFileTest, MissingFolderIsNotFound) {

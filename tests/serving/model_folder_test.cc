@@ -48,15 +48,27 @@ TEST_F(ScanModelFolderTest, FilesAndFoldersOfVersions) {
 
 TEST_F(ScanModelFolderTest, WhateverElseLiesThereIsNotLookedAt) {
   Put("a.ckn");
-  for (const char* const file :
-       {"notes.txt", ".hidden.ckn", "..data/1/a.ckn", "results/mnist/cells/a.ckn", "digits/latest/a.ckn",
-        "digits/0/a.ckn", "digits/01/a.ckn", "digits/-1/a.ckn", "digits/1x/a.ckn", "digits/99999999999999999999/a.ckn",
-        "digits/2/notes.txt", "digits/a.ckn"}) {
+  for (const char* const file : {"notes.txt", ".hidden.ckn", "..data/1/a.ckn", "results/mnist/cells/a.ckn",
+                                 "digits/latest/a.ckn", "digits/0/a.ckn", "digits/01/a.ckn", "digits/-1/a.ckn",
+                                 "digits/1x/a.ckn", "digits/99999999999999999999/a.ckn", "digits/2/notes.txt"}) {
     Put(file);
   }
   std::filesystem::create_directory(folder_.File("folder.ckn"));
   std::filesystem::create_symlink("nowhere", folder_.File("dangling.ckn"));
   EXPECT_EQ(Found().size(), 1U);
+}
+
+TEST_F(ScanModelFolderTest, AFileWithoutItsVersionsFolderIsToldOf) {
+  Put("a.ckn");
+  Put("digits/d.ckn");
+  Put("digits/2/d.ckn");
+  const auto contents = ScanModelFolder(folder_.path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->files.size(), 2U);
+  ASSERT_EQ(contents->unusable.size(), 1U);
+  EXPECT_EQ(contents->unusable[0].name, "digits");
+  EXPECT_THAT(std::string(contents->unusable[0].status.message()),
+              AllOf(HasSubstr("digits/d.ckn: "), HasSubstr("digits/1/d.ckn")));
 }
 
 TEST_F(ScanModelFolderTest, TwoFilesOfOneVersionAreBothNamed) {
