@@ -11,8 +11,8 @@
 namespace ckn {
 namespace {
 
-// Between looks at the connections while the executor takes no more jobs.
-constexpr absl::Duration kPauseWhenFull = absl::Milliseconds(1);
+// Between looks at the connections under overload.
+constexpr absl::Duration kOverloadPause = absl::Milliseconds(1);
 
 thread_local const EventQueue* queue_of_this_thread = nullptr;
 
@@ -81,7 +81,7 @@ bool EventQueue::LookForEvent() {
 
 bool EventQueue::WaitForEvent() {
   // Under overload nobody waits for this thread, but it takes time from the workers each time it wakes.
-  if (executor_ != nullptr && executor_->full()) absl::SleepFor(kPauseWhenFull);
+  if (executor_ != nullptr && executor_->overloaded()) absl::SleepFor(kOverloadPause);
   // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
   if (poll_ > absl::ZeroDuration()) {
     const absl::Time end = absl::Now() + poll_;

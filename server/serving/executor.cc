@@ -15,6 +15,9 @@ namespace {
 // Of work that is left to a lender at a time.
 constexpr absl::Duration kMaxLeft = absl::Microseconds(200);
 
+// Jobs a worker that are work for a millisecond.
+constexpr std::size_t kLongQueue = 32;
+
 thread_local Executor::Lender* lender_of_this_thread = nullptr;
 
 }  // namespace
@@ -195,7 +198,9 @@ void Executor::AdmitPatient() {
 
 void Executor::Publish() {
   jobs_wait_.store(!queue_.empty(), std::memory_order_relaxed);
-  full_.store(queue_.size() >= options_.max_queue, std::memory_order_relaxed);
+  overloaded_.store(
+      queue_.size() >= std::max(options_.max_queue, kLongQueue * static_cast<std::size_t>(options_.threads)),
+      std::memory_order_relaxed);
   if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
   if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }

@@ -84,8 +84,8 @@ class Executor : public Helpers {
   bool RunOne();
 
   [[nodiscard]] std::size_t queue_length() const;
-  // Whether the queue is full at this moment.
-  [[nodiscard]] bool full() const { return full_.load(std::memory_order_relaxed); }
+  // Whether at this moment the queue is full, and that is work for a while: a queue may also be set to be short.
+  [[nodiscard]] bool overloaded() const { return overloaded_.load(std::memory_order_relaxed); }
   // Whether no item runs at this moment.
   [[nodiscard]] bool idle() const { return running_.load(std::memory_order_relaxed) == 0; }
 
@@ -121,7 +121,7 @@ class Executor : public Helpers {
   absl::CondVar helped_;
   // Changed under mu_: workers that wait; whether the queue holds anything, and all that it may.
   std::atomic<int> idle_{0};
-  std::atomic<bool> jobs_wait_{false}, full_{false};
+  std::atomic<bool> jobs_wait_{false}, overloaded_{false};
   std::atomic<int> running_{0};  // items; changed under mu_
   absl::CondVar all_run_;        // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -360,6 +360,35 @@ TEST(ExecutorTest, ALenderTakesAWorkersPlace) {
   EXPECT_EQ(most.load(), 1) << "as many at a time as there are workers";
 }
 
+TEST(ExecutorTest, OnlyALongQueueThatIsFullIsOverload) {
+  std::vector<std::string> log;
+  Executor short_queue({.threads = 0, .max_queue = 1}, nullptr);
+  EXPECT_FALSE(short_queue.overloaded());
+  ASSERT_TRUE(short_queue.Submit(Logging("a", 1, log)).ok());
+  EXPECT_TRUE(short_queue.overloaded()) << "without workers any queue is long";
+  ASSERT_TRUE(short_queue.RunOne());
+  EXPECT_FALSE(short_queue.overloaded());
+  for (const std::size_t max_queue : {std::size_t{4}, std::size_t{64}}) {
+    Executor executor({.threads = 1, .max_queue = max_queue}, nullptr);
+    absl::Notification begun, go_on;
+    ASSERT_TRUE(executor
+                    .Submit({.run =
+                                 [&](std::size_t /*item*/) {
+                                   begun.Notify();
+                                   go_on.WaitForNotification();
+                                 },
+                             .done = [] {}})
+                    .ok());
+    begun.WaitForNotification();
+    while (executor.Submit(Logging("b", 1, log)).ok()) {
+    }
+    EXPECT_EQ(executor.overloaded(), max_queue == 64);
+    go_on.Notify();
+    executor.Drain();
+    EXPECT_FALSE(executor.overloaded());
+  }
+}
+
 TEST(ExecutorTest, DrainingWaitsForALender) {
   Executor executor({.threads = 1, .max_queue = 8}, nullptr);
   absl::Notification begun, go_on;
