@@ -1,8 +1,10 @@
 #include "server/image/decode.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <new>
 #include <opencv2/core.hpp>
 #include <utility>
@@ -67,6 +69,15 @@ absl::StatusOr<ImageU8> DecodePixels(std::span<const std::byte> file, const File
 }
 
 }  // namespace
+
+std::int64_t PixelsOf(std::span<const std::byte> file) {
+  const absl::StatusOr<FileHeader> header = ReadFileHeader(file);
+  if (!header.ok()) return 0;
+  // Sides may be anything up to 2^32; what is above the limits is never decoded.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
+  const std::int64_t pixels = header->width > kMost / header->height ? kMost : header->width * header->height;
+  return std::max(pixels, header->buffer_pixels);
+}
 
 absl::StatusOr<ImageU8> Decode(std::span<const std::byte> file, const DecodeLimits& limits) {
   CKN_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(file));

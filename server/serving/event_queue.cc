@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -84,9 +85,10 @@ bool EventQueue::WaitForEvent() {
   if (executor_ != nullptr && executor_->overloaded()) absl::SleepFor(kOverloadPause);
   // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
   if (poll_ > absl::ZeroDuration()) {
-    const absl::Time end = absl::Now() + poll_;
+    // Not the time of day, which may be set back.
+    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(poll_);
     while (!has_posted_.load(std::memory_order_relaxed) && (executor_ == nullptr || executor_->idle()) &&
-           absl::Now() < end) {
+           std::chrono::steady_clock::now() < end) {
       if (LookForEvent()) return true;
     }
   }

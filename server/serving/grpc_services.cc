@@ -44,21 +44,17 @@ class Service {
   template <typename Request, typename Response>
   void Unary(const char* name, Method method, Start<Request, Response> start) const {
     server_.Add(Path(name), [=, &api = api_, &core = core_, parse = parse_](const auto& call) {
-      Read(call, method, parse, start, api, core);
+      ReadUnless(CheckCaller(*call), call, method, parse, start, api, core);
     });
   }
 
-  // Of a call with images, which is refused before its request is read when it would be then: under overload that is
-  // most of what there is to do.
+  // Of a call with images, which a full queue refuses, too.
   template <typename Request, typename Response>
   void Inference(const char* name, Method method, Start<Request, Response> start) const {
     server_.Add(Path(name), [=, &api = api_, &core = core_, parse = parse_](const auto& call) {
-      const absl::Status room = core.CheckRoom();
-      if (room.ok()) return Read(call, method, parse, start, api, core);
-      const auto response = std::make_shared<Response>();
-      core.Answer(
-          method, *call, response.get(), [&room] { return room; },
-          [call, response](const absl::Status& status) { Reply(*call, status, *response); });
+      absl::Status refused = CheckCaller(*call);
+      refused.Update(core.CheckRoom());
+      ReadUnless(refused, call, method, parse, start, api, core);
     });
   }
 
@@ -100,9 +96,17 @@ class Service {
  private:
   [[nodiscard]] std::string Path(const char* method) const { return absl::StrCat("/", name_, "/", method); }
 
+  // A call that would be refused then is refused before its request is read: under overload that is most of what there
+  // is to do, and who may not call must not be able to send much, or little that gRPC unpacks to much.
   template <typename Request, typename Response>
-  static void Read(const std::shared_ptr<GrpcCall>& call, Method method, const ParseLimits& parse,
-                   Start<Request, Response> start, Api& api, InferenceCore& core) {
+  static void ReadUnless(const absl::Status& refused, const std::shared_ptr<GrpcCall>& call, Method method,
+                         const ParseLimits& parse, Start<Request, Response> start, Api& api, InferenceCore& core) {
+    if (!refused.ok()) {
+      const auto response = std::make_shared<Response>();
+      return core.Answer(
+          method, *call, response.get(), [&refused] { return refused; },
+          [call, response](const absl::Status& status) { Reply(*call, status, *response); });
+    }
     ReadRequest(call, [=, &api, &core](Bytes* bytes) {
       const auto messages = std::make_shared<Messages<Request, Response>>();
       Begin(method, *call, bytes, parse, *messages, start, api, core,

@@ -55,6 +55,8 @@ struct InferenceLimits {
 // What a call does with its images, by number from 0. Different images may be worked on at the same time.
 struct ImageWork {
   std::function<absl::StatusOr<ImageU8>(int image)> decode;
+  // How many pixels that makes, known beforehand: a small file may hold many. nullptr: not known.
+  std::function<std::int64_t(int image)> pixels;
   // Keeps what it finds out about the image.
   std::function<absl::Status(int image, const ImageU8& pixels)> compute;
   // Instead, for an image that failed; the message begins with its number. nullptr: the reply has no place for that,

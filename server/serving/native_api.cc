@@ -44,6 +44,11 @@ absl::StatusOr<ImageU8> ImageFromPixels(const v1::Pixels& pixels, const Inferenc
                  .pixels = {pixels.data().begin(), pixels.data().end()}};
 }
 
+std::int64_t PixelsOfProto(const v1::Image& image) {
+  if (image.has_encoded()) return PixelsOf(std::as_bytes(std::span(image.encoded())));
+  return static_cast<std::int64_t>(image.pixels().data().size());  // no fewer
+}
+
 void SetStatus(const absl::Status& status, v1::ItemStatus* to) {
   to->set_code(status.raw_code());
   to->set_message(std::string(status.message()));
@@ -67,6 +72,7 @@ ImageWork WorkOn(const Images& images, const InferenceLimits& limits, bool patie
   ImageWork work;
   work.patient = patient;
   work.decode = [&images, limits](int i) { return ImageFromProto(images[i], limits); };
+  work.pixels = [&images](int i) { return PixelsOfProto(images[i]); };
   work.compute = [results, compute = std::move(compute)](int i, const ImageU8& pixels) {
     return compute(pixels, results->Mutable(i));
   };

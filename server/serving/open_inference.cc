@@ -193,6 +193,7 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
     ImageWork work;
     work.patient = method == Method::kModelStreamInfer;  // a stream has few requests in work
     work.decode = [state](int image) { return state->images.Decode(image); };
+    work.pixels = [state](int image) { return state->images.Pixels(image); };
     work.compute = [state](int image, const ImageU8& pixels) -> absl::Status {
       CKN_ASSIGN_OR_RETURN(state->results[static_cast<std::size_t>(image)], state->outputs.Compute(pixels));
       return absl::OkStatus();

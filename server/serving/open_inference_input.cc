@@ -217,6 +217,11 @@ absl::StatusOr<std::uint8_t> InferImages::Value(std::size_t i) const {
   return Bad(absl::StrCat("value ", value, ", expected FP32 pixels in [0, 1]; for 0 to 255 use UINT8"));
 }
 
+std::int64_t InferImages::Pixels(int image) const {
+  if (kind_ != Kind::kFiles) return std::int64_t{height_} * width_;
+  return PixelsOf(std::as_bytes(std::span(files_[static_cast<std::size_t>(image)])));
+}
+
 absl::StatusOr<ImageU8> InferImages::Decode(int image) const {
   if (kind_ == Kind::kFiles) {
     const std::string_view file = files_[static_cast<std::size_t>(image)];

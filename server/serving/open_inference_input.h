@@ -23,6 +23,8 @@ class InferImages {
   [[nodiscard]] int count() const { return count_; }
   // Whether the contents came raw.
   [[nodiscard]] bool raw() const { return raw_; }
+  // As its file's header says, or its tensor's shape; 0 when there is no such file.
+  [[nodiscard]] std::int64_t Pixels(int image) const;
   // INVALID_ARGUMENT: not an image, or a value out of range.
   [[nodiscard]] absl::StatusOr<ImageU8> Decode(int image) const;
 

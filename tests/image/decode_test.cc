@@ -519,6 +519,16 @@ TEST(DecodeTest, PixelLimitIsExact) {
   }
 }
 
+TEST(DecodeTest, PixelsAreKnownBeforeDecoding) {
+  const auto pixels = [](const std::string& file) { return PixelsOf(std::as_bytes(std::span<const char>(file))); };
+  for (const auto& [name, file] : OneOfEach()) EXPECT_EQ(pixels(file), 35) << name;
+  EXPECT_EQ(pixels(PngFile(5000, 4000, 8, 2, {"x"})), 20'000'000);
+  EXPECT_GE(pixels(PngFile(-1, -1, 8, 2, {"x"})), std::int64_t{1} << 60);
+  EXPECT_EQ(pixels(TiffFile(3, 2, "abcdef", {.rows_per_strip = 0x7FFFFFFF})), 6442450941);
+  EXPECT_EQ(pixels(""), 0);
+  EXPECT_EQ(pixels("no image"), 0);
+}
+
 // Headers that promise a huge picture in a few bytes, and sizes whose product does not fit 32 or 64 bits.
 TEST(DecodeTest, RejectsDimensionOverflow) {
   const std::string much = "pixels, expected at most 16777216";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -294,6 +295,51 @@ TEST_F(NativeServiceTest, AFullQueueSaysWhenToTryAgain) {
   while (executor_.RunOne()) {
   }
   done.Wait();
+}
+
+// A call of which the client sends nothing but its headers.
+class WithoutRequest final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  grpc::Status Run(grpc::GenericStub& stub, const std::string& method) {
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+    stub.PrepareBidiStreamingCall(&context_, method, {}, this);
+    StartCall();
+    done_.WaitForNotification();
+    return status_;
+  }
+
+ private:
+  void OnDone(const grpc::Status& status) override {
+    status_ = status;
+    done_.Notify();
+  }
+
+  grpc::ClientContext context_;
+  grpc::Status status_;
+  absl::Notification done_;
+};
+
+// Who may not call must not be able to keep the server busy with what it sends.
+TEST_F(NativeServiceTest, WhoMayNotCallIsRefusedBeforeTheRequestIsRead) {
+  const TempDir folder;
+  const std::string tokens = folder.File("tokens");
+  std::ofstream(tokens) << "a-token-that-is-long-enough\n";
+  const absl::StatusOr<std::unique_ptr<TokenFile>> callers = TokenFile::Open(tokens, clock_);
+  ASSERT_TRUE(callers.ok()) << callers.status();
+  RpcServer server({.callers = callers->get()});
+  AddNativeService(api_, core_, server);
+  AddOpenInferenceService(open_api_, core_, server);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  ASSERT_TRUE(server.Start(builder));
+  grpc::GenericStub stub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  for (const char* const method :
+       {"/ckn.v1.Inference/Classify", "/ckn.v1.Inference/ListModels", "/ckn.v1.Inference/ClassifyStream",
+        "/inference.GRPCInferenceService/ModelInfer", "/inference.GRPCInferenceService/RepositoryIndex"}) {
+    EXPECT_EQ(WithoutRequest().Run(stub, method).error_code(), grpc::StatusCode::UNAUTHENTICATED) << method;
+  }
+  EXPECT_EQ(Sample("ckn_requests_total{code=\"UNAUTHENTICATED\",method=\"Classify\"}"), 1);
 }
 
 TEST_F(NativeServiceTest, CallCancelledByItsClientIsNotComputed) {

@@ -11,6 +11,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/image/encode_png.h"
 #include "tests/serving/core_test.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
@@ -99,6 +100,38 @@ TEST_F(NativeApiTest, ClassifiesEncodedImagesAndPixelsAsThePipelineDoes) {
       }
     }
   }
+}
+
+// The thread at the connections, which would answer nobody meanwhile.
+TEST_F(NativeApiTest, ASmallFileOfManyPixelsIsNotLeftToTheThreadThatBroughtIt) {
+  ImageU8 black{.height = 1000, .width = 1000, .channels = 1, .pixels = std::vector<std::uint8_t>(1'000'000)};
+  const absl::StatusOr<std::string> file = EncodePng(black);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_LT(file->size(), 16U << 10);
+  v1::Image many_pixels;
+  many_pixels.set_encoded(*file);
+
+  Executor executor({.threads = 1, .max_queue = 2}, nullptr);
+  InferenceCore core(models_, executor, metrics_, clock_, limits_);
+  NativeApi api(core);
+  Executor::Lender lender(executor);
+  const auto run_by = [&](const v1::Image& image) {
+    v1::ClassifyRequest request;
+    *request.add_images() = image;
+    v1::ClassifyResponse response;
+    std::thread::id by;
+    absl::BlockingCounter done(1);
+    api.Classify(call_, request, &response, [&](const absl::Status&) {
+      by = std::this_thread::get_id();
+      done.DecrementCount();
+    });
+    while (lender.Lend()) {
+    }
+    done.Wait();
+    return by;
+  };
+  EXPECT_EQ(run_by(Encoded(TinyImage(model_, 1))), std::this_thread::get_id());
+  EXPECT_NE(run_by(many_pixels), std::this_thread::get_id());
 }
 
 TEST_F(NativeApiTest, ACalibratedModelGivesProbabilities) {
