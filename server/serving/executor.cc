@@ -32,7 +32,7 @@ Executor::Lender::~Lender() {
 
 bool Executor::Lender::Lend() {
   const bool some_left = left_ > absl::ZeroDuration();
-  if (!some_left && !executor_.jobs_wait_.load(std::memory_order_relaxed)) return false;
+  if (!some_left && !executor_.may_take_.load(std::memory_order_relaxed)) return false;
   const absl::MutexLock lock(&executor_.mu_);
   const bool lend = executor_.MayTake() && executor_.queue_.Next().estimate <= kMaxLeft;
   if (lend) {
@@ -161,7 +161,7 @@ void Executor::Help() {
   Shared& shared = *shared_.front();
   ++shared.helping;
   mu_.Unlock();
-  shared.loop.Run(&jobs_wait_);
+  shared.loop.Run(&may_take_);
   mu_.Lock();
   if (shared.loop.exhausted()) Withdraw(shared);
   if (--shared.helping == 0) helped_.SignalAll();
@@ -197,7 +197,7 @@ void Executor::AdmitPatient() {
 }
 
 void Executor::Publish() {
-  jobs_wait_.store(!queue_.empty(), std::memory_order_relaxed);
+  may_take_.store(MayTake(), std::memory_order_relaxed);
   overloaded_.store(
       queue_.size() >= std::max(options_.max_queue, kLongQueue * static_cast<std::size_t>(options_.threads)),
       std::memory_order_relaxed);
@@ -208,8 +208,8 @@ void Executor::Publish() {
 void Executor::RunNext() {
   JobQueue::Item item = queue_.Take();
   AdmitPatient();
-  Publish();
   ++running_;
+  Publish();
   mu_.Unlock();
   const Job& job = item.running->job;
   job.run(item.index);
@@ -223,7 +223,7 @@ void Executor::RunNext() {
   mu_.Lock();
   --running_;
   bytes_ -= freed;
-  if (freed > 0) Publish();
+  Publish();
   if (draining_ && running_ == 0) all_run_.SignalAll();
 }
 

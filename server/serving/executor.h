@@ -119,9 +119,9 @@ class Executor : public Helpers {
   JobQueue queue_ ABSL_GUARDED_BY(mu_);
   std::vector<Shared*> shared_ ABSL_GUARDED_BY(mu_);
   absl::CondVar helped_;
-  // Changed under mu_: workers that wait; whether the queue holds anything, and all that it may.
+  // Changed under mu_: workers that wait; MayTake(); whether the queue holds all that it may.
   std::atomic<int> idle_{0};
-  std::atomic<bool> jobs_wait_{false}, overloaded_{false};
+  std::atomic<bool> may_take_{false}, overloaded_{false};
   std::atomic<int> running_{0};  // items; changed under mu_
   absl::CondVar all_run_;        // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
