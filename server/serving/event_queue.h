@@ -57,8 +57,8 @@ class EventQueue {
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   absl::Notification guests_gone_;
   std::shared_ptr<void> guest_{this, [](EventQueue* self) { self->guests_gone_.Notify(); }};
-  // Never goes off by itself; cancelled, it is an event. That wakes this thread and no other one, as an alarm for now
-  // would.
+  // Never goes off by itself; cancelled, it is an event. That wakes this thread alone: an alarm that is due at once
+  // would wake gRPC's timers, too.
   grpc::Alarm alarm_;
   bool stopping_ = false;  // of the thread
   absl::Mutex mu_;

@@ -114,12 +114,12 @@ class Service {
     });
   }
 
-  // Parses a request, unless its caller may not call, which the core says then; and hands it on.
+  // Parses a request, whose caller may call, and hands it on.
   template <typename Request, typename Response>
   static void Begin(Method method, const CallContext& call, Bytes* bytes, const ParseLimits& parse,
                     Messages<Request, Response>& messages, Start<Request, Response> start, Api& api,
                     InferenceCore& core, Done done) {
-    const absl::Status parsed = call.MayCall() ? ParseMessage(bytes, parse, &messages.request) : absl::OkStatus();
+    const absl::Status parsed = ParseMessage(bytes, parse, &messages.request);
     if (parsed.ok()) return (api.*start)(call, messages.request, &messages.response, std::move(done));
     core.Answer(
         method, call, &messages.response, [&parsed] { return absl::Status(parsed); }, std::move(done));

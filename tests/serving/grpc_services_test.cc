@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "inference/open_inference.grpc.pb.h"
 #include "server/serving/model_loader.h"
+#include "tests/serving/bytes_call.h"
 #include "tests/serving/fakes.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
@@ -51,10 +52,9 @@ class NativeServiceTest : public ::testing::Test {
     AddNativeService(api_, core_, *server_);
     AddOpenInferenceService(open_api_, core_, *server_);
     ASSERT_TRUE(server_->Start(builder));
-    const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
-    stub_ = v1::Inference::NewStub(channel);
-    raw_stub_ = std::make_unique<grpc::GenericStub>(channel);
-    open_stub_ = inference::GRPCInferenceService::NewStub(channel);
+    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    stub_ = v1::Inference::NewStub(channel_);
+    open_stub_ = inference::GRPCInferenceService::NewStub(channel_);
     request_.add_images()->set_encoded(EncodePnm(TinyImage(TinyModel(), 1)));
   }
 
@@ -75,20 +75,8 @@ class NativeServiceTest : public ::testing::Test {
     while (executor_.queue_length() < length) std::this_thread::yield();
   }
 
-  // A call with whatever bytes.
   grpc::Status CallWithBytes(const std::string& method, const std::string& bytes) {
-    grpc::ClientContext context;
-    const grpc::Slice slice(bytes);
-    const grpc::ByteBuffer request(&slice, 1);
-    grpc::ByteBuffer response;
-    grpc::Status result;
-    absl::Notification done;
-    raw_stub_->UnaryCall(&context, method, {}, &request, &response, [&](const grpc::Status& status) {
-      result = status;
-      done.Notify();
-    });
-    done.WaitForNotification();
-    return result;
+    return testing::CallWithBytes(channel_, method, bytes);
   }
 
   double Sample(const std::string& name) { return ParsePrometheusText(metrics_.Text()).at(name); }
@@ -102,7 +90,7 @@ class NativeServiceTest : public ::testing::Test {
   OpenInference open_api_{core_, "test", [] { return true; }};
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::Inference::Stub> stub_;
-  std::unique_ptr<grpc::GenericStub> raw_stub_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> open_stub_;
   v1::ClassifyRequest request_;
 };

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "server/serving/health.h"
 #include "server/serving/unary_call.h"
+#include "tests/serving/bytes_call.h"
 
 namespace ckn {
 namespace {
@@ -35,25 +36,8 @@ class RpcServerTest : public ::testing::Test {
     channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
   }
 
-  // A unary call with some bytes; `reply`, if any, gets those of the answer.
   grpc::Status Call(const std::string& path, const std::string& bytes, std::string* reply = nullptr) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    const grpc::Slice slice(bytes);
-    const grpc::ByteBuffer request(&slice, 1);
-    grpc::ByteBuffer response;
-    grpc::Status result;
-    absl::Notification done;
-    stub.UnaryCall(&context, path, {}, &request, &response, [&](const grpc::Status& status) {
-      result = status;
-      done.Notify();
-    });
-    done.WaitForNotification();
-    grpc::Slice whole;
-    if (reply != nullptr && response.DumpToSingleSlice(&whole).ok()) {
-      *reply = {reinterpret_cast<const char*>(whole.begin()), whole.size()};
-    }
-    return result;
+    return testing::CallWithBytes(channel_, path, bytes, reply);
   }
 
   HealthCheckResponse::ServingStatus Check(const std::string& service) {
