@@ -29,6 +29,9 @@ constexpr int kAccumulators = 24;
 #else
 constexpr int kAccumulators = 12;
 #endif
+// Whether the exponential waits until a row's sums are in memory: with few registers the accumulators leave none for
+// its constants.
+constexpr bool kSumsFirst = HWY_TARGET > HWY_AVX3;
 constexpr int kMaxPatches = 12;  // as far as the loops below unroll, and up to 4 vectors
 
 // Of the exponential below, from f^0 on.
@@ -58,11 +61,22 @@ HWY_INLINE Vec Exp2(Tag d, Vec t) {
   return hn::IfThenElseZero(hn::Ge(t, hn::Set(d, -126.0F)), scaled);
 }
 
-// out[i][v] = norm[i] * 2^(slope[i] * (w . psi_i) + offset[i] + bias), for `kPatches` neighbouring patches and
-// `kVectors` vectors of filters. Not inlined: the constants of the exponential would take registers of the products.
+// A patch's part of an activation: norm * 2^(slope * sum + offset + bias).
+struct Folded {
+  Folded(Tag d, const PatchRows& rows, std::size_t at)
+      : slope(hn::Set(d, rows.slope[at])), offset(hn::Set(d, rows.offset[at])), norm(hn::Set(d, rows.norm[at])) {}
+  [[nodiscard]] HWY_INLINE Vec Activation(Tag d, Vec sum, Vec bias) const {
+    return hn::Mul(norm, Exp2(d, hn::MulAdd(slope, sum, hn::Add(offset, bias))));
+  }
+  Vec slope, offset, norm;
+};
+
+// out[i][v]: the activations, or with kSumsFirst the sums w . psi_i, of `kPatches` neighbouring patches and `kVectors`
+// vectors of filters. Not inlined: the constants of the exponential would take registers of the products.
 template <int kPatches, int kVectors>
-HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, std::size_t at,
-                       const float* HWY_RESTRICT weights, const float* HWY_RESTRICT bias, float* HWY_RESTRICT out) {
+HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, [[maybe_unused]] std::size_t at,
+                       const float* HWY_RESTRICT weights, [[maybe_unused]] const float* HWY_RESTRICT bias,
+                       float* HWY_RESTRICT out) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t stride = rows.patch_stride;
@@ -87,15 +101,35 @@ HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, s
   }
   HWY_UNROLL(12)
   for (int i = 0; i < kPatches; ++i) {
-    const Vec slope = hn::Set(d, rows.slope[at + static_cast<std::size_t>(i)]);
-    const Vec offset = hn::Set(d, rows.offset[at + static_cast<std::size_t>(i)]);
-    const Vec norm = hn::Set(d, rows.norm[at + static_cast<std::size_t>(i)]);
+    float* const to = out + static_cast<std::size_t>(i) * kVectors * lanes;
+    if constexpr (kSumsFirst) {
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) hn::Store(sum[i][v], d, to + static_cast<std::size_t>(v) * lanes);
+    } else {
+      const Folded folded(d, rows, at + static_cast<std::size_t>(i));
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        const std::size_t l = static_cast<std::size_t>(v) * lanes;
+        hn::Store(folded.Activation(d, sum[i][v], hn::Load(d, bias + l)), d, to + l);
+      }
+    }
+  }
+}
+
+// The sums of `count` patches from `at` on become their activations.
+template <int kVectors>
+HWY_NOINLINE void ActivateSums(const PatchRows& rows, std::size_t at, std::size_t count, const float* HWY_RESTRICT bias,
+                               float* HWY_RESTRICT sums) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Folded folded(d, rows, at + i);
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      const Vec shift = hn::Add(offset, hn::Load(d, bias + static_cast<std::size_t>(v) * lanes));
-      const Vec value = Exp2(d, hn::MulAdd(slope, sum[i][v], shift));
-      hn::Store(hn::Mul(norm, value), d, out + static_cast<std::size_t>(i * kVectors + v) * lanes);
+      const std::size_t l = static_cast<std::size_t>(v) * lanes;
+      hn::Store(folded.Activation(d, hn::Load(d, sums + l), hn::Load(d, bias + l)), d, sums + l);
     }
+    sums += kVectors * lanes;
   }
 }
 
@@ -123,6 +157,7 @@ void ActivateRow(const PatchRows& rows, int row, const float* weights, const flo
     TileOf<kTilePatches, kVectors>(static_cast<int>(end - begin), rows, patches + begin * rows.patch_stride,
                                    first + begin, weights, bias, out + begin * kVectors * lanes);
   }
+  if constexpr (kSumsFirst) ActivateSums<kVectors>(rows, first, static_cast<std::size_t>(rows.columns), bias, out);
 }
 
 // Along x into registers, from there into each output row that the activation row reaches. pooled begins with output
@@ -133,32 +168,42 @@ void PoolRow(const float* activations, int columns, int y, const PoolingAxis& ve
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t width = kVectors * lanes;
-  const int shift = (vertical.subsampling - 1) / 2;
   const auto [first, last] = vertical.Reached(y, y);
   if (first > last) return;
+  const std::size_t output_row = static_cast<std::size_t>(horizontal.size) * width;
+  const int first_centre = (vertical.subsampling - 1) / 2 + first * vertical.subsampling;
+  float* first_output = pooled + static_cast<std::size_t>(first - origin) * output_row;
+  const int reached = last - first + 1;
+  int centre = (horizontal.subsampling - 1) / 2;
   for (int j = 0; j < horizontal.size; ++j) {
-    const int centre = (horizontal.subsampling - 1) / 2 + j * horizontal.subsampling;
     const int begin = std::max(0, centre - horizontal.radius);
     const int end = std::min(columns - 1, centre + horizontal.radius);
     Vec sum[kVectors];
     for (Vec& value : sum) value = hn::Zero(d);
+    const float* HWY_RESTRICT from = activations + static_cast<std::size_t>(begin) * width;
+    const float* HWY_RESTRICT taps = horizontal.taps + (begin - centre + horizontal.radius);
     for (int x = begin; x <= end; ++x) {
-      const Vec tap = hn::Set(d, horizontal.taps[x - centre + horizontal.radius]);
-      const float* HWY_RESTRICT from = activations + static_cast<std::size_t>(x) * width;
+      const Vec tap = hn::Set(d, *taps++);
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
         sum[v] = hn::MulAdd(tap, hn::Load(d, from + static_cast<std::size_t>(v) * lanes), sum[v]);
       }
+      from += width;
     }
-    for (int i = first; i <= last; ++i) {
-      const Vec tap = hn::Set(d, vertical.taps[y - shift - i * vertical.subsampling + vertical.radius]);
-      float* HWY_RESTRICT to = pooled + static_cast<std::size_t>((i - origin) * horizontal.size + j) * width;
+    int tap_at = y - first_centre + vertical.radius;
+    float* HWY_RESTRICT to = first_output;
+    for (int i = 0; i < reached; ++i) {
+      const Vec tap = hn::Set(d, vertical.taps[tap_at]);
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
         float* const place = to + static_cast<std::size_t>(v) * lanes;
         hn::Store(hn::MulAdd(tap, sum[v], hn::Load(d, place)), d, place);
       }
+      tap_at -= vertical.subsampling;
+      to += output_row;
     }
+    first_output += width;
+    centre += horizontal.subsampling;
   }
 }
 
@@ -181,6 +226,20 @@ void RunBlock(const PatchRows& rows, const float* weights, const float* bias, co
     ActivateRow<kVectors>(rows, row, weights, bias, activations);
     if (energy != nullptr) *energy += static_cast<double>(Energy(activations, row_size));
     PoolRow<kVectors>(activations, rows.columns, rows.first_row + row, vertical, horizontal, origin, pooled);
+  }
+}
+
+// Adds the first `count` numbers of each row of from [outputs][width] to those of to [outputs][p].
+void AddBlock(const float* HWY_RESTRICT from, std::size_t width, std::size_t outputs, std::size_t count, std::size_t p,
+              float* HWY_RESTRICT to) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t i = 0; i < outputs; ++i) {
+    std::size_t l = 0;
+    for (; l + lanes <= count; l += lanes) hn::StoreU(hn::Add(hn::LoadU(d, to + l), hn::Load(d, from + l)), d, to + l);
+    for (; l < count; ++l) to[l] += from[l];
+    from += width;
+    to += p;
   }
 }
 
@@ -208,6 +267,7 @@ HWY_AFTER_NAMESPACE();
 namespace ckn {
 namespace {
 
+HWY_EXPORT(AddBlock);
 HWY_EXPORT(Lanes);
 HWY_EXPORT(MaxVectors);
 HWY_EXPORT(Run);
@@ -287,10 +347,9 @@ void ActivateAndPool(const FilterBank& bank, const FilterBank::Block& block, con
   HWY_DYNAMIC_DISPATCH(Run)
   (block.vectors, rows, bank.weights(block), bank.bias(block), vertical, horizontal, first, scratch.data(),
    block_pooled, energy);
-  float* to = pooled + static_cast<std::size_t>(first) * columns * static_cast<std::size_t>(p) + block.first;
-  for (std::size_t i = 0; i < outputs; ++i, to += p) {
-    for (int l = 0; l < block.count; ++l) to[l] += block_pooled[i * width + static_cast<std::size_t>(l)];
-  }
+  HWY_DYNAMIC_DISPATCH(AddBlock)
+  (block_pooled, width, outputs, static_cast<std::size_t>(block.count), static_cast<std::size_t>(p),
+   pooled + static_cast<std::size_t>(first) * columns * static_cast<std::size_t>(p) + block.first);
 }
 
 }  // namespace ckn

@@ -8,9 +8,10 @@
 
 #include "server/base/matrix.h"
 
-// The inner loop of Algorithm 2 for one layer, from the map below to the pooled map, fused: a tile of patches times a
-// block of filters stays in registers from its first product to the exponential, and one row of activations in the L1
-// cache until it is pooled. Neither patches nor activations of a whole image are ever in memory.
+// The inner loop of Algorithm 2 for one layer, from the map below to the pooled map, fused: the sums of a tile of
+// patches times a block of filters stay in registers, where there are enough of them as far as the exponential, and one
+// row of activations in the L1 cache until it is pooled. Neither patches nor activations of a whole image are ever in
+// memory.
 namespace ckn {
 
 // Floats whose first one lies on a cache line.
