@@ -26,6 +26,14 @@ void SharedLoop::RethrowError() {
   if (error_) std::rethrow_exception(error_);
 }
 
+Helpers::Attention::Attention(Helpers* helpers, std::size_t count) : helpers_(helpers) {
+  if (helpers_ != nullptr) helpers_->BeginAttention(count);
+}
+
+Helpers::Attention::~Attention() {
+  if (helpers_ != nullptr) helpers_->EndAttention();
+}
+
 Helpers* Helpers::OfThisThread() { return helpers_of_this_thread; }
 
 Helpers::Scope::Scope(Helpers* helpers) : before_(helpers_of_this_thread) { helpers_of_this_thread = helpers; }

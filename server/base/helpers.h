@@ -41,6 +41,20 @@ class Helpers {
   // are done; what body throws is thrown here (the first of it). A body may share, too.
   virtual void Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) = 0;
 
+  // Loops come soon and one after the other, for up to `count` threads besides the calling one: idle threads need not
+  // sleep before the first one nor between them. A hint, and only until the Attention ends.
+  class Attention {
+   public:
+    // `helpers` may be nullptr.
+    Attention(Helpers* helpers, std::size_t count);
+    ~Attention();
+    Attention(const Attention&) = delete;
+    Attention& operator=(const Attention&) = delete;
+
+   private:
+    Helpers* const helpers_;
+  };
+
   // Those of the calling thread; nullptr: it is on its own.
   static Helpers* OfThisThread();
 
@@ -55,6 +69,10 @@ class Helpers {
    private:
     Helpers* const before_;
   };
+
+ protected:
+  virtual void BeginAttention(std::size_t /*count*/) {}
+  virtual void EndAttention() {}
 };
 
 }  // namespace ckn

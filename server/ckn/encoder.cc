@@ -51,6 +51,8 @@ constexpr double kExponentialOperations = 30;
 // Layers that take less than about 200 us are not worth the waking of another thread: with 3e6 in place of this, a lone
 // image of CKN-PM1 and CKN-PM2 took 1.4 times as long on two threads as on one.
 constexpr double kMinSharedOperations = 3e7;
+// A network that has such a layer keeps others awake, who then help with smaller ones, too.
+constexpr double kMinAwakeOperations = 2e6;
 
 // What a thread keeps from image to image, so that encoding asks for no memory once it has run.
 struct Workspace {
@@ -70,6 +72,11 @@ double Operations(const Layer& layer, double patches) {
   return patches * layer.filter_count() * (2.0 * layer.patch_dim() + kExponentialOperations);
 }
 
+double Operations(const Layer& layer, const MapShape& below) {
+  const double rows = ActivationSize(below.height, layer.patch_size);
+  return Operations(layer, rows * ActivationSize(below.width, layer.patch_size));
+}
+
 void Reshape(FeatureMap& map, const MapShape& shape) {
   map.height = shape.height;
   map.width = shape.width;
@@ -83,6 +90,8 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
   if (layers.empty()) return absl::InvalidArgumentError("layers: got none, expected at least one");
   Encoder encoder;
   encoder.shapes_.push_back(input);
+  bool shared = false;
+  std::size_t most_blocks = 0;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     const Layer& layer = layers[k];
     const std::string where = absl::StrCat("layer ", k + 1);
@@ -116,7 +125,10 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
       packed->elements.push_back(i / run * row + i % run);
     }
     encoder.packed_.push_back(std::move(packed));
+    if (Operations(layer, encoder.shapes_[k]) > kMinSharedOperations) shared = true;
+    most_blocks = std::max(most_blocks, encoder.packed_.back()->bank.blocks().size());
   }
+  if (shared) encoder.most_helpers_ = most_blocks - 1;
   encoder.layers_ = std::move(layers);
   return encoder;
 }
@@ -128,10 +140,7 @@ int Encoder::feature_count() const {
 
 double Encoder::operations() const {
   double sum = 0;
-  for (std::size_t k = 0; k < layers_.size(); ++k) {
-    const double rows = ActivationSize(shapes_[k].height, layers_[k].patch_size);
-    sum += Operations(layers_[k], rows * ActivationSize(shapes_[k].width, layers_[k].patch_size));
-  }
+  for (std::size_t k = 0; k < layers_.size(); ++k) sum += Operations(layers_[k], shapes_[k]);
   return sum;
 }
 
@@ -199,8 +208,8 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
       ActivateAndPool(packed.bank, blocks[i], patches, vertical, horizontal, out.channels, ThreadWorkspace().block,
                       out.values.data(), energy == nullptr ? nullptr : &work.energies[i]);
     };
-    Helpers* const helpers = Helpers::OfThisThread();
-    if (helpers != nullptr && Operations(layer, static_cast<double>(count)) > kMinSharedOperations) {
+    Helpers* const helpers = most_helpers_ > 0 ? Helpers::OfThisThread() : nullptr;
+    if (helpers != nullptr && Operations(layer, static_cast<double>(count)) > kMinAwakeOperations) {
       helpers->Share(blocks.size(), run_block);
     } else {
       for (std::size_t i = 0; i < blocks.size(); ++i) run_block(i);
@@ -216,6 +225,7 @@ void Encoder::Encode(const FeatureMap& input, std::span<float> out, float* resid
   assert(static_cast<int>(out.size()) == feature_count());
   assert((MapShape{input.height, input.width, input.channels} == shapes_.front()));
   assert(residual == nullptr || has_residual());
+  const Helpers::Attention attention(most_helpers_ > 0 ? Helpers::OfThisThread() : nullptr, most_helpers_);
   Workspace& work = ThreadWorkspace();
   const FeatureMap* map = &input;
   for (std::size_t k = 0; k < layers_.size(); ++k) {

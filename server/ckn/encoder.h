@@ -33,8 +33,8 @@ class Encoder {
 
   // xi_0 -> xi_N, flattened [height][width][channels] into out (feature_count() floats).
   // The input's shape must be input_shape(). The result does not depend on the thread or on earlier calls.
-  // A large layer is shared with the Helpers of this thread, if it has any, block by block of its filters; the result
-  // is the same to the last bit.
+  // A network with a large layer is shared with the Helpers of this thread, if it has any: layer after layer, block by
+  // block of the filters. The result is the same to the last bit.
   //
   // The residual, if asked for, is 1 - sum ||zeta||^2 / sum ||psi||^2 over the patches psi of the last layer and their
   // activations zeta: since ||zeta||^2 approximates K(psi, psi) = ||psi||^2 (eq. (3)), it is the part of the image that
@@ -55,6 +55,7 @@ class Encoder {
   std::vector<Layer> layers_;
   std::vector<MapShape> shapes_;
   std::vector<std::shared_ptr<const PackedLayer>> packed_;
+  std::size_t most_helpers_ = 0;  // 0: no layer is large enough to share the network
 };
 
 }  // namespace ckn

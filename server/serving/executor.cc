@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/base/status.h"
 
 namespace ckn {
@@ -14,6 +15,19 @@ namespace {
 
 // Of work that is left to a lender at a time.
 constexpr absl::Duration kMaxLeft = absl::Microseconds(200);
+
+// How long a thread waits awake for the next of the loops that are to come, and for those who help with its own.
+constexpr absl::Duration kWatch = absl::Microseconds(300);
+
+// Whether `done` came true within kWatch. Other threads, of this program or not, may have the processor meanwhile.
+template <typename Done>
+bool WaitAwake(Done done) {
+  for (const absl::Time end = absl::Now() + kWatch; !done();) {
+    if (absl::Now() >= end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // Jobs a worker that are work for a millisecond.
 constexpr std::size_t kLongQueue = 32;
@@ -144,7 +158,7 @@ void Executor::Work() {
   for (;;) {
     while (!MayTake() && shared_.empty() && !(draining_ && queue_.empty())) {
       ++idle_;
-      changed_.Wait(&mu_);
+      if (!Watch()) changed_.Wait(&mu_);
       --idle_;
     }
     if (MayTake()) {
@@ -157,6 +171,28 @@ void Executor::Work() {
   }
 }
 
+bool Executor::Watch() {
+  if (attention_.load(std::memory_order_relaxed) == 0 || draining_) return false;
+  mu_.Unlock();
+  const bool seen = WaitAwake([this] {
+    return loops_open_.load(std::memory_order_relaxed) || may_take_.load(std::memory_order_relaxed) ||
+           attention_.load(std::memory_order_relaxed) == 0;
+  });
+  mu_.Lock();
+  // What came while there was no lock has been signalled to nobody.
+  return seen || MayTake() || !shared_.empty() || draining_;
+}
+
+void Executor::BeginAttention(std::size_t count) {
+  const auto idle = static_cast<std::size_t>(idle_.load(std::memory_order_relaxed));
+  attention_.fetch_add(1, std::memory_order_relaxed);
+  if (idle == 0) return;
+  const absl::MutexLock lock(&mu_);
+  for (std::size_t i = 0; i < std::min(count, idle); ++i) changed_.Signal();
+}
+
+void Executor::EndAttention() { attention_.fetch_sub(1, std::memory_order_relaxed); }
+
 void Executor::Help() {
   Shared& shared = *shared_.front();
   ++shared.helping;
@@ -164,11 +200,13 @@ void Executor::Help() {
   shared.loop.Run(&may_take_);
   mu_.Lock();
   if (shared.loop.exhausted()) Withdraw(shared);
-  if (--shared.helping == 0) helped_.SignalAll();
+  // release: the loop's owner, once it sees that nobody is left, sees what they wrote.
+  if (shared.helping.fetch_sub(1, std::memory_order_release) == 1) helped_.SignalAll();
 }
 
 void Executor::Withdraw(Shared& shared) {
   shared_.erase(std::remove(shared_.begin(), shared_.end(), &shared), shared_.end());
+  loops_open_.store(!shared_.empty(), std::memory_order_relaxed);
 }
 
 void Executor::Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) {
@@ -178,13 +216,19 @@ void Executor::Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> b
   if (open) {
     const absl::MutexLock lock(&mu_);
     shared_.push_back(&shared);
+    loops_open_.store(true, std::memory_order_relaxed);
     for (std::size_t i = 0; i < std::min(count - 1, idle); ++i) changed_.Signal();
   }
   shared.loop.Run();
   if (open) {
-    const absl::MutexLock lock(&mu_);
-    Withdraw(shared);
-    while (shared.helping > 0) helped_.Wait(&mu_);
+    {
+      const absl::MutexLock lock(&mu_);
+      Withdraw(shared);
+    }
+    if (!WaitAwake([&shared] { return shared.helping.load(std::memory_order_acquire) == 0; })) {
+      const absl::MutexLock lock(&mu_);
+      while (shared.helping.load(std::memory_order_acquire) > 0) helped_.Wait(&mu_);
+    }
   }
   shared.loop.RethrowError();
 }

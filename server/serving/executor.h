@@ -90,16 +90,21 @@ class Executor : public Helpers {
   [[nodiscard]] bool idle() const { return running_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  // A loop that is open to all, and how many have come to help.
+  // A loop that is open to all, and how many have come to help: changed under mu_, and nobody who has left touches it.
   struct Shared {
     SharedLoop loop;
-    int helping = 0;
+    std::atomic<int> helping{0};
   };
+
+  void BeginAttention(std::size_t count) override;
+  void EndAttention() override;
 
   // Of the calling thread, to this executor; nullptr: none.
   [[nodiscard]] Lender* LenderOfThisThread() const;
 
   void Work();
+  // Waits awake for a while, without the lock, if loops are to come.
+  bool Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -118,6 +123,8 @@ class Executor : public Helpers {
   std::deque<std::shared_ptr<RunningJob>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
   JobQueue queue_ ABSL_GUARDED_BY(mu_);
   std::vector<Shared*> shared_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> loops_open_{false};  // changed under mu_
+  std::atomic<int> attention_{0};        // how many ask for it
   absl::CondVar helped_;
   // Changed under mu_: workers that wait; MayTake(); whether the queue holds all that it may.
   std::atomic<int> idle_{0};
