@@ -25,7 +25,7 @@ Workspace& ThreadWorkspace() {
 
 absl::Status FeatureExtractor::Add(const InputSpec& input, std::vector<Layer> layers) {
   const MapShape shape{input.height, input.width, input.MapChannels()};
-  CKN_ASSIGN_OR_RETURN(Encoder encoder, Encoder::Create(std::move(layers), shape));
+  CKN_ASSIGN_OR_RETURN(Encoder encoder, Encoder::Create(std::move(layers), shape, precision_));
   feature_count_ += encoder.feature_count();
   networks_.push_back({input, std::move(encoder)});
   return absl::OkStatus();

@@ -15,12 +15,13 @@ namespace ckn {
 // Image -> xi_0 -> last map, for one network or several side by side. Immutable; safe to share between threads.
 class FeatureExtractor {
  public:
-  FeatureExtractor() = default;
+  explicit FeatureExtractor(Precision precision = Precision::kFloat32) : precision_(precision) {}
 
   // The next network's features come behind those of the ones before. Fails like Encoder::Create.
   absl::Status Add(const InputSpec& input, std::vector<Layer> layers);
 
   [[nodiscard]] int feature_count() const { return feature_count_; }
+  [[nodiscard]] Precision precision() const { return precision_; }
   // Of all networks, see Encoder::operations().
   [[nodiscard]] double operations() const;
   // Features of each network.
@@ -40,6 +41,7 @@ class FeatureExtractor {
     Encoder encoder;
   };
   std::vector<Network> networks_;
+  Precision precision_;
   int feature_count_ = 0;
 };
 

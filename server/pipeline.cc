@@ -30,8 +30,8 @@ Pipeline::Pipeline(FeatureExtractor extractor, std::vector<Standardization> stan
       svm_(std::move(svm)),
       residual_quantiles_(std::move(residual_quantiles)) {}
 
-absl::StatusOr<Pipeline> Pipeline::Create(const Model& model) {
-  FeatureExtractor extractor;
+absl::StatusOr<Pipeline> Pipeline::Create(const Model& model, Precision precision) {
+  FeatureExtractor extractor(precision);
   std::vector<Standardization> standardizations;
   if (model.networks.empty()) return absl::InvalidArgumentError("networks: got none, expected at least one");
   for (const Network& network : model.networks) {

@@ -17,10 +17,11 @@ namespace ckn {
 class Pipeline {
  public:
   // Fails when the model's parts do not fit each other.
-  static absl::StatusOr<Pipeline> Create(const Model& model);
+  static absl::StatusOr<Pipeline> Create(const Model& model, Precision precision = Precision::kFloat32);
 
   [[nodiscard]] int feature_count() const { return extractor_.feature_count(); }
   [[nodiscard]] int class_count() const { return svm_.classes(); }
+  [[nodiscard]] Precision precision() const { return extractor_.precision(); }
   // About what encoding an image costs, see Encoder::operations().
   [[nodiscard]] double operations() const { return extractor_.operations(); }
 

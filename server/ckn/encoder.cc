@@ -12,6 +12,7 @@
 #include "server/base/status.h"
 #include "server/ckn/patch.h"
 #include "server/simd/activate_and_pool.h"
+#include "server/simd/bfloat16.h"
 #include "server/simd/gemm.h"
 #include "server/simd/patch_norms.h"
 
@@ -57,6 +58,7 @@ constexpr double kMinAwakeOperations = 2e6;
 // What a thread keeps from image to image, so that encoding asks for no memory once it has run.
 struct Workspace {
   FeatureMap maps[2];  // of the layers, by turns
+  FeatureMap rounded;
   std::vector<float> slopes, offsets, norms;
   std::vector<float> patches, whitened;
   std::vector<double> energies;  // of blocks
@@ -86,9 +88,10 @@ void Reshape(FeatureMap& map, const MapShape& shape) {
 
 }  // namespace
 
-absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShape& input) {
+absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShape& input, Precision precision) {
   if (layers.empty()) return absl::InvalidArgumentError("layers: got none, expected at least one");
   Encoder encoder;
+  encoder.precision_ = precision;
   encoder.shapes_.push_back(input);
   bool shared = false;
   std::size_t most_blocks = 0;
@@ -101,16 +104,20 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
     encoder.shapes_.push_back(*shape);
 
     auto packed = std::make_shared<PackedLayer>();
+    RowMatrixF filters = layer.filters;
+    if (precision == Precision::kBfloat16) {
+      RoundToBfloat16(filters.data(), static_cast<std::size_t>(filters.size()), filters.data());
+    }
     // In double: the terms nearly cancel.
     const double a = std::numbers::log2e / (static_cast<double>(layer.sigma) * layer.sigma);
     packed->a = static_cast<float>(a);
     Eigen::VectorXf bias(layer.filter_count());
     for (int l = 0; l < layer.filter_count(); ++l) {
-      const double norm_squared = layer.filters.row(l).cast<double>().squaredNorm();
+      const double norm_squared = filters.row(l).cast<double>().squaredNorm();
       bias[l] =
           layer.eta[l] > 0 ? static_cast<float>(-(1 + norm_squared) * a + 0.5 * std::log2(layer.eta[l])) : kLog2Zero;
     }
-    packed->bank = FilterBank(layer.filters, bias);
+    packed->bank = FilterBank(filters, bias);
     const double beta = layer.subsampling;
     // The constant sqrt(2 / pi) of eq. (xi) is applied once, with the horizontal and the vertical filter half each.
     const double half_constant = std::pow(2 / std::numbers::pi, 0.25);
@@ -197,6 +204,10 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
       for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
       work.whitened.resize(band_patches * dim);
     }
+    if (copied && precision_ == Precision::kBfloat16) {
+      RoundToBfloat16(work.patches.data(), count * dim, work.patches.data());
+      for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
+    }
     FoldNorms(packed.a, layer.epsilon, work.norms.data(), count, work.slopes.data(), work.offsets.data());
     patches.patches = copied ? work.patches.data() : map.At(first, 0);
     patches.slope = work.slopes.data();
@@ -233,7 +244,13 @@ void Encoder::Encode(const FeatureMap& input, std::span<float> out, float* resid
     Reshape(next, shapes_[k + 1]);
     Energy energy;
     const bool measured = residual != nullptr && k + 1 == layers_.size();
-    EncodeLayer(k, *map, next, measured ? &energy : nullptr);
+    // Patches that are copied out are rounded once they are.
+    const bool rounded = precision_ == Precision::kBfloat16 && !packed_[k]->copied;
+    if (rounded) {
+      Reshape(work.rounded, shapes_[k]);
+      RoundToBfloat16(map->values.data(), map->values.size(), work.rounded.values.data());
+    }
+    EncodeLayer(k, rounded ? work.rounded : *map, next, measured ? &energy : nullptr);
     if (measured) {
       *residual = energy.patches > 0 ? static_cast<float>(1 - energy.activations / energy.patches) : 1.0F;
     }

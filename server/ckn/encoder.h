@@ -7,15 +7,17 @@
 #include "absl/status/statusor.h"
 #include "server/base/feature_map.h"
 #include "server/ckn/layer.h"
+#include "server/ckn/precision.h"
 
 namespace ckn {
 
-// Algorithm 2, layer after layer, in single precision: xi_0 -> the last map as a vector.
+// Algorithm 2, layer after layer, in single precision or with products of less: xi_0 -> the last map as a vector.
 // Immutable after Create; Encode may be called from any number of threads.
 class Encoder {
  public:
   // Fails when a layer is malformed or does not fit the map below it; the message names the layer.
-  static absl::StatusOr<Encoder> Create(std::vector<Layer> layers, const MapShape& input);
+  static absl::StatusOr<Encoder> Create(std::vector<Layer> layers, const MapShape& input,
+                                        Precision precision = Precision::kFloat32);
 
   [[nodiscard]] const MapShape& input_shape() const { return shapes_.front(); }
   [[nodiscard]] const MapShape& output_shape() const { return shapes_.back(); }
@@ -52,6 +54,7 @@ class Encoder {
   struct Energy;
   void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const;
 
+  Precision precision_ = Precision::kFloat32;
   std::vector<Layer> layers_;
   std::vector<MapShape> shapes_;
   std::vector<std::shared_ptr<const PackedLayer>> packed_;

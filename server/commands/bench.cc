@@ -42,11 +42,14 @@ struct BenchFlags {
   std::vector<std::string> files, architectures, recipes;
   std::vector<int> sizes, batches{1, 32}, threads{0};
   double seconds = 1;
+  std::string precision = PrecisionName(Precision::kFloat32);
   bool json = false;
+  AllocatedBytes allocated_bytes = nullptr;
 };
 
 // A network to measure.
 struct Subject {
+  Subject(std::string network, Precision precision) : name(std::move(network)), extractor(precision) {}
   std::string name;
   FeatureExtractor extractor;
   int height = 0, width = 0, channels = 0;
@@ -59,6 +62,7 @@ struct Measurement {
   double p50 = 0, p99 = 0;             // milliseconds a batch
   double gflops = 0, peak_gflops = 0;  // of the products; of the machine's matrix product with as many threads
   double memory_mib = 0;               // of the process, at most, while it ran
+  double allocated_bytes = 0;          // an image, once the threads have seen one; if they are counted
 };
 
 // The part of one network; the second map of `mirror` counts.
@@ -101,38 +105,36 @@ std::vector<Layer> RandomLayers(const NetworkPlan& plan) {
   return layers;
 }
 
-absl::StatusOr<Subject> OfRecipe(const v1::Recipe& recipe, int size, int channels) {
+absl::StatusOr<Subject> OfRecipe(const v1::Recipe& recipe, int size, int channels, Precision precision) {
   const absl::StatusOr<std::vector<NetworkPlan>> plans = ResolveRecipes(recipe, size, size, channels);
   CKN_RETURN_IF_ERROR(Annotate(plans.status(), absl::StrFormat("%s, %d x %d pixels", recipe.name(), size, size)));
-  Subject subject;
-  subject.name = recipe.name();
+  Subject subject(recipe.name(), precision);
   for (const NetworkPlan& plan : *plans) CKN_RETURN_IF_ERROR(AddNetwork(plan.input, RandomLayers(plan), subject));
   return subject;
 }
 
 // size 0: that of the data set the architecture is for.
-absl::StatusOr<Subject> OfArchitecture(const std::string& name, int size) {
+absl::StatusOr<Subject> OfArchitecture(const std::string& name, int size, Precision precision) {
   const bool cifar10 = absl::EndsWith(name, "cifar10");
   const bool stl10 = absl::EndsWith(name, "stl10");
   if (size == 0) size = cifar10 ? 32 : stl10 ? 96 : 28;
   CKN_ASSIGN_OR_RETURN(const v1::Recipe recipe, BuiltInRecipe(name));
-  return OfRecipe(recipe, size, cifar10 || stl10 ? 3 : 1);
+  return OfRecipe(recipe, size, cifar10 || stl10 ? 3 : 1, precision);
 }
 
 // size 0: the recipe's. Images are gray unless the recipe says otherwise.
-absl::StatusOr<Subject> OfRecipeFile(const std::string& path, int size) {
+absl::StatusOr<Subject> OfRecipeFile(const std::string& path, int size, Precision precision) {
   CKN_ASSIGN_OR_RETURN(v1::Recipe recipe, ReadRecipeFile(path));
   if (recipe.name().empty()) recipe.set_name(std::filesystem::path(path).stem().string());
   const v1::InputSpec& input = recipe.parts_size() > 0 ? recipe.parts(0).input() : recipe.input();
   if (size == 0) size = input.height();
   if (size == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": has no size of its own; give --size"));
-  return OfRecipe(recipe, size, std::max(1, input.channels()));
+  return OfRecipe(recipe, size, std::max(1, input.channels()), precision);
 }
 
-absl::StatusOr<Subject> OfModel(const std::string& file) {
+absl::StatusOr<Subject> OfModel(const std::string& file, Precision precision) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(file));
-  Subject subject;
-  subject.name = loaded.model.name;
+  Subject subject(loaded.model.name, precision);
   for (const Network& network : loaded.model.networks) {
     CKN_RETURN_IF_ERROR(AddNetwork(network.input, network.layers, subject));
   }
@@ -178,7 +180,8 @@ double MatrixProductPeak(int threads) {
 
 // The images of a batch go to the workers as in ckn serve, the calling thread being one of them; what is left idle
 // helps with the images in work.
-absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, int threads, double peak, double seconds) {
+absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, int threads, double peak,
+                                    const BenchFlags& flags) {
   const double pixels = static_cast<double>(subject.height) * subject.width * subject.channels;
   if (const double bytes = batch * (pixels + 4.0 * subject.extractor.feature_count()); bytes > kMaxBatchBytes) {
     return absl::InvalidArgumentError(
@@ -209,13 +212,19 @@ absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, int threa
   constexpr std::size_t kMinBatches = 5;
   std::vector<double> times;
   const auto start = SteadyClock::now();
-  while (times.size() < kMinBatches || SecondsSince(start) < seconds) {
+  while (times.size() < kMinBatches || SecondsSince(start) < flags.seconds) {
     const auto begin = SteadyClock::now();
     run();
     times.push_back(SecondsSince(begin));
   }
   std::ranges::sort(times);
   Measurement result;
+  if (flags.allocated_bytes != nullptr) {
+    const std::int64_t before = flags.allocated_bytes();
+    for (std::size_t i = 0; i < kMinBatches; ++i) run();
+    const auto bytes = static_cast<double>(flags.allocated_bytes() - before);
+    result.allocated_bytes = bytes / static_cast<double>(kMinBatches * images.size());
+  }
   result.batch = batch;
   result.threads = threads;
   const double median = times[times.size() / 2];
@@ -228,69 +237,77 @@ absl::StatusOr<Measurement> Measure(const Subject& subject, int batch, int threa
   return result;
 }
 
-void PrintRow(const Subject& subject, const Measurement& row) {
-  std::printf("%-18s %9s %6d %8d %10.0f %9.3f %9.3f %8.1f %6.0f %% %8.0f\n", subject.name.c_str(),
+void PrintRow(const Subject& subject, const Measurement& row, bool counted) {
+  std::printf("%-18s %9s %6d %8d %10.0f %9.3f %9.3f %8.1f %6.0f %% %8.0f", subject.name.c_str(),
               absl::StrFormat("%dx%dx%d", subject.height, subject.width, subject.channels).c_str(), row.batch,
               row.threads, row.images_per_second, row.p50, row.p99, row.gflops, 100 * row.gflops / row.peak_gflops,
               row.memory_mib);
+  if (counted) std::printf(" %9.0f", row.allocated_bytes);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
-Json RowJson(const Subject& subject, const Measurement& row) {
-  return {{"network", subject.name},
-          {"height", subject.height},
-          {"width", subject.width},
-          {"channels", subject.channels},
-          {"features", subject.extractor.feature_count()},
-          {"mflop_per_image", 1e-6 * subject.flop},
-          {"batch", row.batch},
-          {"threads", row.threads},
-          {"images_per_second", row.images_per_second},
-          {"p50_ms", row.p50},
-          {"p99_ms", row.p99},
-          {"gflops", row.gflops},
-          {"matrix_product_gflops", row.peak_gflops},
-          {"peak_memory_mib", row.memory_mib}};
+Json RowJson(const Subject& subject, const Measurement& row, bool counted) {
+  Json json = {{"network", subject.name},
+               {"height", subject.height},
+               {"width", subject.width},
+               {"channels", subject.channels},
+               {"precision", PrecisionName(subject.extractor.precision())},
+               {"features", subject.extractor.feature_count()},
+               {"mflop_per_image", 1e-6 * subject.flop},
+               {"batch", row.batch},
+               {"threads", row.threads},
+               {"images_per_second", row.images_per_second},
+               {"p50_ms", row.p50},
+               {"p99_ms", row.p99},
+               {"gflops", row.gflops},
+               {"matrix_product_gflops", row.peak_gflops},
+               {"peak_memory_mib", row.memory_mib}};
+  if (counted) json["allocated_bytes_per_image"] = row.allocated_bytes;
+  return json;
 }
 
 absl::Status RunBench(const BenchFlags& flags) {
+  const Precision precision = ParsePrecision(flags.precision);
   std::vector<Subject> subjects;
   for (const std::string& file : flags.files) {
-    CKN_ASSIGN_OR_RETURN(Subject subject, OfModel(file));
+    CKN_ASSIGN_OR_RETURN(Subject subject, OfModel(file, precision));
     subjects.push_back(std::move(subject));
   }
   std::vector<int> sizes = flags.sizes;
   if (sizes.empty()) sizes.push_back(0);
   for (const std::string& name : flags.architectures) {
     for (const int size : sizes) {
-      CKN_ASSIGN_OR_RETURN(Subject subject, OfArchitecture(name, size));
+      CKN_ASSIGN_OR_RETURN(Subject subject, OfArchitecture(name, size, precision));
       subjects.push_back(std::move(subject));
     }
   }
   for (const std::string& file : flags.recipes) {
     for (const int size : sizes) {
-      CKN_ASSIGN_OR_RETURN(Subject subject, OfRecipeFile(file, size));
+      CKN_ASSIGN_OR_RETURN(Subject subject, OfRecipeFile(file, size, precision));
       subjects.push_back(std::move(subject));
     }
   }
+  const bool counted = flags.allocated_bytes != nullptr;
   Json json;
   json["cpu"] = CpuName();
   json["simd"] = SimdTargetName();
   json["rows"] = Json::array();
   if (!flags.json) {
-    std::printf("%s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s\n", CpuName().c_str(), SimdTargetName(),
-                "network", "input", "batch", "threads", "images/s", "p50 ms", "p99 ms", "GFLOP/s", "of peak", "MiB");
+    std::printf("%s, %s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s%s\n", CpuName().c_str(), SimdTargetName(),
+                flags.precision.c_str(), "network", "input", "batch", "threads", "images/s", "p50 ms", "p99 ms",
+                "GFLOP/s", "of peak", "MiB", counted ? "   B/image" : "");
   }
   for (const int threads : flags.threads) {
     const int workers = threads > 0 ? threads : AvailableCpus();
     const double peak = MatrixProductPeak(workers);
     for (const Subject& subject : subjects) {
       for (const int batch : flags.batches) {
-        CKN_ASSIGN_OR_RETURN(const Measurement row, Measure(subject, batch, workers, peak, flags.seconds));
+        CKN_ASSIGN_OR_RETURN(const Measurement row, Measure(subject, batch, workers, peak, flags));
         if (flags.json) {
-          json["rows"].push_back(RowJson(subject, row));
+          json["rows"].push_back(RowJson(subject, row, counted));
         } else {
-          PrintRow(subject, row);
+          PrintRow(subject, row, counted);
         }
       }
     }
@@ -301,8 +318,9 @@ absl::Status RunBench(const BenchFlags& flags) {
 
 }  // namespace
 
-void AddBenchCommand(CLI::App& app, int& exit_code) {
+void AddBenchCommand(CLI::App& app, int& exit_code, AllocatedBytes allocated_bytes) {
   auto flags = std::make_shared<BenchFlags>();
+  flags->allocated_bytes = allocated_bytes;
   CLI::App* const command = app.add_subcommand("bench", "Measure how many images a second are encoded");
   command->footer(
       "Examples:\n"
@@ -335,6 +353,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str()
       ->type_name("X");
+  AddPrecisionOption(*command, flags->precision);
   command->add_flag("--json", flags->json, "Print JSON instead of a table");
   command->callback([flags, files, architectures, recipes, &exit_code] {
     const bool sized = !architectures->empty() || !recipes->empty();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "CLI/CLI.hpp"
 
 // One function a subcommand: declares its options on `app`; when the user picks it, its callback runs the command and
@@ -14,7 +16,9 @@ void AddEncodeCommand(CLI::App& app, int& exit_code);
 void AddMergeCommand(CLI::App& app, int& exit_code);
 void AddExportCommand(CLI::App& app, int& exit_code);
 void AddInspectCommand(CLI::App& app, int& exit_code);
-void AddBenchCommand(CLI::App& app, int& exit_code);
+// Bytes that the program has asked for so far, where that is counted; the bench then tells how many an image takes.
+using AllocatedBytes = std::int64_t (*)();
+void AddBenchCommand(CLI::App& app, int& exit_code, AllocatedBytes allocated_bytes = nullptr);
 void AddReproduceCommand(CLI::App& app, int& exit_code);
 void AddServeCommand(CLI::App& app, int& exit_code);
 

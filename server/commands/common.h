@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/ckn/precision.h"
 #include "server/image/preprocess.h"
 #include "server/training/dataset.h"
 
@@ -24,11 +25,19 @@ void AddSplitOption(CLI::App& command, std::string& split);
 // --threads N; 0, the default, stands for AvailableCpus().
 void AddThreadsOption(CLI::App& command, int& threads);
 
+// --precision float32|bfloat16.
+void AddPrecisionOption(CLI::App& command, std::string& precision);
+
 // Accepts whole numbers from `min` on.
 CLI::Validator AtLeast(std::int64_t min);
 
 // "train" or "test", as checked by AddSplitOption.
 inline Split ParseSplit(const std::string& name) { return name == "train" ? Split::kTrain : Split::kTest; }
+
+// "float32" or "bfloat16", as checked by AddPrecisionOption.
+inline Precision ParsePrecision(const std::string& name) {
+  return name == PrecisionName(Precision::kBfloat16) ? Precision::kBfloat16 : Precision::kFloat32;
+}
 
 // LoadDataset for --data and --split; a missing test split whose set has a training split says so.
 absl::StatusOr<Dataset> LoadSplit(const std::string& data, const std::string& split, std::optional<ImageSize> stretch);

@@ -29,7 +29,7 @@ namespace ckn {
 namespace {
 
 struct EncodeFlags {
-  std::string file, data, split = "test", out, shard;
+  std::string file, data, split = "test", out, shard, precision = PrecisionName(Precision::kFloat32);
   std::vector<std::string> images;
   int threads = 0;
 };
@@ -81,7 +81,8 @@ absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const Ro
 absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, const Pipeline& pipeline,
                          const Dataset* data, const Source& source) {
   CKN_ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
-  const FeatureSource of{.model = loaded.model.name,
+  const bool exact = pipeline.precision() == Precision::kFloat32;
+  const FeatureSource of{.model = exact ? loaded.model.name : absl::StrCat(loaded.model.name, ", ", flags.precision),
                          .model_sha256 = loaded.sha256,
                          .data = data != nullptr ? data->title : "files",
                          .data_sha256 = data != nullptr ? DatasetSha256(*data)
@@ -113,7 +114,7 @@ absl::Status RunEncode(const EncodeFlags& flags) {
   inputs.push_back(flags.file);
   CKN_RETURN_IF_ERROR(CheckOutput(flags.out, inputs));
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
-  CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
+  CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model, ParsePrecision(flags.precision)));
   std::optional<Dataset> data;
   if (!flags.data.empty()) {
     CKN_ASSIGN_OR_RETURN(data, LoadSplit(flags.data, flags.split, StretchSize(loaded.model.networks.front().input)));
@@ -156,6 +157,7 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
       ->type_name("I/N")
       ->check([](const std::string& text) { return std::string(ParseShard(text).status().message()); });
   AddSplitOption(*command, flags->split);
+  AddPrecisionOption(*command, flags->precision);
   AddThreadsOption(*command, flags->threads);
   command->callback([flags, &exit_code] { exit_code = ExitCode("encode", RunEncode(*flags)); });
 }

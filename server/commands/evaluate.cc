@@ -29,14 +29,14 @@ namespace {
 constexpr float kNovel = 0.99F;
 
 struct EvaluateFlags {
-  std::string file, data, split = "test", predictions;
+  std::string file, data, split = "test", predictions, precision = PrecisionName(Precision::kFloat32);
   int threads = 0;
   std::int64_t limit = 0;
   bool json = false;
 };
 
 struct Evaluation {
-  std::string model, file, sha256, data, split;
+  std::string model, file, sha256, data, split, precision;
   std::vector<std::string> classes;
   std::vector<std::vector<std::int64_t>> confusion;  // [true][predicted]
   std::int64_t count = 0;
@@ -80,6 +80,7 @@ void PrintJson(const Evaluation& result) {
   json["sha256"] = result.sha256;
   json["data"] = result.data;
   json["split"] = result.split;
+  json["precision"] = result.precision;
   json["count"] = result.count;
   json["errors"] = result.errors;
   json["error_percent"] = result.ErrorPercent();
@@ -154,7 +155,7 @@ void PrintText(const Evaluation& result) {
 absl::Status RunEvaluate(const EvaluateFlags& flags) {
   CKN_RETURN_IF_ERROR(CheckOutput(flags.predictions, {flags.file}));
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(flags.file));
-  CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model));
+  CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(loaded.model, ParsePrecision(flags.precision)));
   CKN_ASSIGN_OR_RETURN(const Dataset data,
                        LoadSplit(flags.data, flags.split, StretchSize(loaded.model.networks.front().input)));
   absl::StatusOr<std::vector<int>> classes = MatchClasses(data, loaded.model.class_names);
@@ -175,6 +176,7 @@ absl::Status RunEvaluate(const EvaluateFlags& flags) {
   result.sha256 = loaded.sha256;
   result.data = data.title;
   result.split = flags.split;
+  result.precision = flags.precision;
   result.classes = loaded.model.class_names;
   result.confusion.assign(result.classes.size(), std::vector<std::int64_t>(result.classes.size()));
   result.count = static_cast<std::int64_t>(count);
@@ -224,6 +226,7 @@ void AddEvaluateCommand(CLI::App& app, int& exit_code) {
   AddDataOption(*command, flags->data)->required();
   AddSplitOption(*command, flags->split);
   command->add_option("--limit", flags->limit, "Only the first N images")->check(AtLeast(1))->type_name("N");
+  AddPrecisionOption(*command, flags->precision);
   AddThreadsOption(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print JSON instead of tables");
   command

@@ -19,6 +19,7 @@
 #include "server/base/cpu_quota.h"
 #include "server/base/host_port.h"
 #include "server/commands/commands.h"
+#include "server/commands/common.h"
 #include "server/commands/settings.h"
 #include "server/serving/server.h"
 #include "server/serving/stop_signals.h"
@@ -47,6 +48,7 @@ struct ServeFlags {
   bool model_control = false, reflection = false;
   int max_calls_per_connection = 1024;
   int poll_us = 100;
+  std::string precision = PrecisionName(Precision::kFloat32);
   std::string log_level = "info";
   bool print_config = false;
   std::string access_log = "off";
@@ -126,6 +128,7 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   if (!flags.tls.certificate.empty()) options.tls = flags.tls;
   options.token_file = flags.token_file;
   options.manager_token_file = flags.manager_token_file;
+  options.precision = ParsePrecision(flags.precision);
   options.version = CKN_VERSION;
   return options;
 }
@@ -269,6 +272,8 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->type_name("US")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+
+  AddPrecisionOption(*serve, flags->precision);
 
   CLI::Option* const certificate =
       serve->add_option("--tls-cert", flags->tls.certificate, "Certificate chain of the server; gRPC is then over TLS")

@@ -46,8 +46,9 @@ std::vector<std::string> Difference(const ModelSet& of, const ModelSet& other, b
 
 }  // namespace
 
-ModelLoader::ModelLoader(std::string folder, ModelRegistry& registry, Metrics& metrics, const ModelLimits& limits)
-    : folder_(std::move(folder)), registry_(registry), metrics_(metrics), limits_(limits) {}
+ModelLoader::ModelLoader(std::string folder, ModelRegistry& registry, Metrics& metrics, const ModelLimits& limits,
+                         Precision precision)
+    : folder_(std::move(folder)), registry_(registry), metrics_(metrics), limits_(limits), precision_(precision) {}
 
 ModelLoader::File ModelLoader::ReadFile(const ModelFileEntry& entry) const {
   File file;
@@ -56,7 +57,8 @@ ModelLoader::File ModelLoader::ReadFile(const ModelFileEntry& entry) const {
   file.version = entry.version;
   if (file.name.empty()) file.name = std::filesystem::path(entry.path).stem().string();
   file.status = Guarded([&]() -> absl::Status {
-    CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, LoadServedModel(entry.path, entry.version, limits_));
+    CKN_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model,
+                         LoadServedModel(entry.path, entry.version, limits_, precision_));
     if (!entry.folder_name.empty() && model->info.name() != entry.folder_name) {
       return absl::InvalidArgumentError(absl::StrCat(entry.path, ": the model is named ", Quote(model->info.name()),
                                                      ", expected ", Quote(entry.folder_name), " like its folder"));

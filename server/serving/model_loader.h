@@ -21,7 +21,8 @@ namespace ckn {
 class ModelLoader {
  public:
   // Registry and metrics must outlive this.
-  ModelLoader(std::string folder, ModelRegistry& registry, Metrics& metrics, const ModelLimits& limits = {});
+  ModelLoader(std::string folder, ModelRegistry& registry, Metrics& metrics, const ModelLimits& limits = {},
+              Precision precision = Precision::kFloat32);
 
   // At the start of a server: any file that cannot be used is an error, which names it. Like ScanModelFolder's, and
   // ALREADY_EXISTS: two files hold one version of a model.
@@ -65,6 +66,7 @@ class ModelLoader {
   ModelRegistry& registry_;
   Metrics& metrics_;
   const ModelLimits limits_;
+  const Precision precision_;
   Files files_;
   std::vector<UnusableFolder> unusable_;
   std::set<std::string, std::less<>> unloaded_;

@@ -48,9 +48,9 @@ std::string LoadedNames(const ModelSet& models) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, std::int64_t version,
-                                                                   const ModelLimits& limits) {
+                                                                   const ModelLimits& limits, Precision precision) {
   CKN_ASSIGN_OR_RETURN(const LoadedModel loaded, ReadModelFile(path, limits));
-  absl::StatusOr<Pipeline> pipeline = Pipeline::Create(loaded.model);
+  absl::StatusOr<Pipeline> pipeline = Pipeline::Create(loaded.model, precision);
   if (!pipeline.ok()) return Annotate(pipeline.status(), path);
   CKN_RETURN_IF_ERROR(Annotate(pipeline->Classify(BlackImage(loaded.model)).status(), path + ": warm-up"));
 

@@ -29,7 +29,8 @@ struct ServedModel {
 // Reads one model file, builds its pipeline and runs it once on an all-zero image, so that the first call pays for
 // nothing and a model that cannot compute is refused here. Messages start with the path.
 absl::StatusOr<std::shared_ptr<const ServedModel>> LoadServedModel(const std::string& path, std::int64_t version,
-                                                                   const ModelLimits& limits = {});
+                                                                   const ModelLimits& limits = {},
+                                                                   Precision precision = Precision::kFloat32);
 
 // A model's versions; the last one is the latest. Never empty in a ModelSet.
 using ModelVersions = std::map<std::int64_t, std::shared_ptr<const ServedModel>>;

@@ -207,6 +207,7 @@ void NativeApi::GetModel(const CallContext& context, const v1::GetModelRequest& 
     *response->mutable_info() = model->info;
     response->set_has_probabilities(model->pipeline.probability_scale() > 0);
     response->set_has_novelty(model->pipeline.has_novelty());
+    response->set_precision(PrecisionName(model->pipeline.precision()));
     response->set_architecture(from.architecture());
     response->set_command(from.command());
     response->set_program_version(from.program_version());

@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::Server(const ServerOptions& options)
     : options_(options),
       metrics_(options.version),
-      loader_(options.models_folder, models_, metrics_),
+      loader_(options.models_folder, models_, metrics_, {}, options.precision),
       executor_({.threads = options.threads,
                  .max_queue = static_cast<std::size_t>(options.max_queue),
                  .max_bytes = options.max_in_flight_bytes},

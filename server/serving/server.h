@@ -45,7 +45,8 @@ struct ServerOptions {
   // While nothing is computed, the thread that serves the connections looks for the next call for so long before it
   // sleeps.
   absl::Duration poll = absl::ZeroDuration();
-  InferenceLimits limits;  // max_message_bytes applies to both directions
+  Precision precision = Precision::kFloat32;  // of the models' products
+  InferenceLimits limits;                     // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder

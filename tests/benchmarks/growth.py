@@ -73,19 +73,32 @@ def plot(rows, path):
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     names = list(dict.fromkeys(name for name, _, _ in rows))
-    figure, axes = pyplot.subplots(2, len(names), figsize=(3.2 * len(names), 6), squeeze=False)
+    figure, axes = pyplot.subplots(2, len(names), figsize=(2.6 * len(names), 5), squeeze=False)
     for column, name in enumerate(names):
         points = [(value, row) for other, value, row in rows if other == name]
+        values = [value for value, _ in points]
         for axis, label, of in ((axes[0][column], "ms an image", lambda row: 1e3 / row["images_per_second"]),
                                 (axes[1][column], "memory, MiB", lambda row: row["peak_memory_mib"])):
-            axis.loglog([value for value, _ in points], [of(row) for _, row in points], marker="o")
+            axis.plot(values, [of(row) for _, row in points], marker="o")
+            # Straight lines are powers; what hardly grows stays flat.
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            axis.set_xticks(values, [str(value) for value in values])
+            axis.minorticks_off()
+            low, high = axis.get_ylim()
+            middle = (low * high) ** 0.5
+            axis.set_ylim(min(low, middle / 3), max(high, middle * 3))
+            axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda tick, _: f"{tick:g}"))
+            axis.yaxis.set_minor_locator(ticker.NullLocator())
             axis.set_xlabel(name)
-            axis.set_ylabel(label)
+            if column == 0:
+                axis.set_ylabel(label)
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, dpi=150)
 
 
 def main():

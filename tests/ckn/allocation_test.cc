@@ -39,7 +39,8 @@ TEST(AllocationTest, EncodingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
       Layer first = MakeLayer(3, shape.channels, 48, patches != "plain");
       if (patches == "whitened") first.whitening.setIdentity(first.patch_dim(), first.patch_dim());
       if (patches == "projected") first.projection.setIdentity(48, 48);
-      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 48, 50, false)}, shape);
+      const auto precision = patches == "centred" ? Precision::kBfloat16 : Precision::kFloat32;
+      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 48, 50, false)}, shape, precision);
       ASSERT_TRUE(encoder.ok()) << encoder.status();
       const FeatureMap map(shape.height, shape.width, shape.channels);
       std::vector<float> features(static_cast<std::size_t>(encoder->feature_count()));

@@ -12,6 +12,7 @@
 #include "server/base/helpers.h"
 #include "server/ckn/kernel_map_slow.h"
 #include "server/ckn/patch.h"
+#include "server/simd/bfloat16.h"
 #include "tests/testing/simd_targets.h"
 
 namespace ckn {
@@ -210,6 +211,50 @@ TEST(EncoderTest, WhitenedPatchesMatchTheTwin) {
     const std::vector<float> without = Encode(MakeEncoder(layers, {11, 9, 3}), map);
     EXPECT_LT(RelativeError(with_identity, {without.begin(), without.end()}), 1e-6);
     EXPECT_NE(got, with_identity);
+  }
+}
+
+Encoder MakeBfloat16Encoder(const std::vector<Layer>& layers, const MapShape& input) {
+  absl::StatusOr<Encoder> encoder = Encoder::Create(layers, input, Precision::kBfloat16);
+  EXPECT_TRUE(encoder.ok()) << encoder.status();
+  return *std::move(encoder);
+}
+
+TEST(EncoderTest, Bfloat16IsSinglePrecisionOnRoundedFiltersAndMaps) {
+  Layer layer = RandomLayer({3, 2, 17, 2}, 4);
+  FeatureMap map = RandomMap(12, 11, 2, 3);
+  const MapShape shape{12, 11, 2};
+  ::ckn::testing::ForEachTarget([&] {
+    const std::vector<float> got = Encode(MakeBfloat16Encoder({layer}, shape), map);
+    Layer rounded = layer;
+    RoundToBfloat16(layer.filters.data(), static_cast<std::size_t>(layer.filters.size()), rounded.filters.data());
+    FeatureMap rounded_map = map;
+    RoundToBfloat16(map.values.data(), map.values.size(), rounded_map.values.data());
+    EXPECT_EQ(got, Encode(MakeEncoder({rounded}, shape), rounded_map));
+    EXPECT_NE(got, Encode(MakeEncoder({layer}, shape), map));
+  });
+}
+
+// Eight bits: each factor of a product is off by at most 2^-8 of itself.
+TEST(EncoderTest, Bfloat16IsNearSinglePrecisionForEveryKindOfPatch) {
+  for (const char* const kind : {"plain", "centred", "whitened", "projected"}) {
+    const std::string patches = kind;
+    Layer first = RandomLayer({3, 3, 17, 2, 1, patches != "plain"}, 4);
+    if (patches == "whitened") first.whitening = RowMatrixF::Identity(27, 27) * 1.3F;
+    if (patches == "projected") first.projection = RowMatrixF::Identity(17, 17) * 0.7F;
+    const std::vector<Layer> layers = {first, RandomLayer({2, 17, 30, 2}, 5)};
+    const MapShape shape{20, 18, 3};
+    const FeatureMap map = RandomMap(20, 18, 3, 3);
+    const Encoder exact = MakeEncoder(layers, shape), rounded = MakeBfloat16Encoder(layers, shape);
+    std::vector<float> expected(static_cast<std::size_t>(exact.feature_count())), got(expected.size());
+    float exact_residual = 0, residual = 0;
+    exact.Encode(map, expected, &exact_residual);
+    rounded.Encode(map, got, &residual);
+    const double error = RelativeError(got, {expected.begin(), expected.end()});
+    EXPECT_GT(error, 1e-5) << kind;
+    EXPECT_LT(error, 2e-2) << kind;
+    EXPECT_NEAR(residual, exact_residual, 2e-2 * std::abs(1 - exact_residual)) << kind;
+    EXPECT_LT(RelativeError(got, EncodeSlow(layers, map)), 2e-2) << kind;
   }
 }
 

@@ -239,6 +239,7 @@ TEST_F(EvaluateTest, FailuresExitWith1AndWrongUseWith2) {
                                                 {"evaluate", model_path_, "--data", Data(), "--limit", "0"},
                                                 {"evaluate", model_path_, "--data", Data(), "--threads", "x"},
                                                 {"evaluate", model_path_, "--data", Data(), "--split", "validation"},
+                                                {"evaluate", model_path_, "--data", Data(), "--precision", "float16"},
                                                 {"evaluate", model_path_, "--data", Data(), "--no-such-option"}}) {
     run = Ckn(wrong);
     EXPECT_EQ(run.exit_code, 2) << ::testing::PrintToString(wrong);
@@ -270,6 +271,23 @@ TEST_F(EncodeTest, DataSetGivesTheFeaturesOfTheLibrary) {
     EXPECT_EQ(run.err, npy + ": 15 images, float32 [15][36]\n");
     EXPECT_EQ(ReadNpy(npy, 15, 36), features_);
   }
+}
+
+TEST_F(EncodeTest, Bfloat16GivesNearlyTheSameFeatures) {
+  const std::string npy = dir_.File("f.npy");
+  const Finished run = Ckn({"encode", model_path_, "--data", Data(), "--out", npy, "--precision", "bfloat16"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::vector<std::vector<float>> rounded = ReadNpy(npy, 15, 36);
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < features_.size(); ++i) {
+    for (std::size_t j = 0; j < features_[i].size(); ++j) {
+      largest = std::max<double>(largest, std::abs(features_[i][j]));
+      difference = std::max<double>(difference, std::abs(rounded[i][j] - features_[i][j]));
+    }
+  }
+  EXPECT_GT(difference, 1e-6 * largest);
+  EXPECT_LT(difference, 3e-2 * largest);
+  EXPECT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", npy, "--precision", "half"}).exit_code, 2);
 }
 
 TEST_F(EncodeTest, ImageFilesGiveRowsInTheOrderOfTheCommandLine) {
@@ -665,6 +683,15 @@ TEST_F(BenchTest, MeasuresEachNetworkBatchAndNumberOfThreads) {
   EXPECT_EQ(gm1["height"], 28);
   EXPECT_NEAR(gm1["mflop_per_image"].get<double>(), 2e-6 * (28 * 28 * 12 * 2 + 12 * 12 * 50 * 108), 1e-9);
   EXPECT_EQ(gm1["features"], 800);
+}
+
+TEST_F(BenchTest, SaysThePrecision) {
+  const Finished run = Ckn({"bench", model_path_, "--precision", "bfloat16", "--threads", "1", "--seconds", "0", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["rows"][0]["precision"], "bfloat16");
+  const Finished unknown = Ckn({"bench", model_path_, "--precision", "bf16"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--precision: bf16 not in"), HasSubstr("float32")));
 }
 
 TEST_F(BenchTest, PrintsATable) {

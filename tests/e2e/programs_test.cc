@@ -285,6 +285,15 @@ TEST_F(ServeSettingsTest, OptionsCountBeforeTheEnvironmentAndThatBeforeTheFile) 
   EXPECT_THAT(Serve({"--print-config", "--config", file, "--max-images", "9"}).out, HasSubstr("max-images = 9\n"));
 }
 
+TEST_F(ServeSettingsTest, PrecisionIsASettingLikeTheOthersAndOneOfTwo) {
+  EXPECT_THAT(Serve({"--print-config"}).out, HasSubstr("precision = float32\n"));
+  const std::string file = folder_.Write("ckn.conf", "precision = bfloat16\n");
+  EXPECT_THAT(Serve({"--print-config", "--config", file}).out, HasSubstr("precision = bfloat16\n"));
+  const Finished unknown = Serve({"--precision", "float16"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--precision: float16 not in"), HasSubstr("bfloat16")));
+}
+
 TEST_F(ServeSettingsTest, WhatIsPrintedCanBeRead) {
   const std::string printed = Serve({"--print-config", "--max-images", "5", "--access-log", "json"}).out;
   EXPECT_THAT(printed, HasSubstr("access-log = json\n"));

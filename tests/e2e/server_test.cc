@@ -315,6 +315,7 @@ TEST_F(ServerTest, AskedForAVersionThatVersionAnswers) {
   EXPECT_EQ(model->info().version(), "1");
   EXPECT_EQ(model->info().features(), 36);
   EXPECT_FALSE(model->has_probabilities());
+  EXPECT_EQ(model->precision(), "float32");
   EXPECT_EQ(client_->ListModels()->models_size(), 3);
 }
 

@@ -266,6 +266,46 @@ TEST(ExecutorTest, AJobThatComesTakesTheHelpersAway) {
   }
 }
 
+// Loops one after the other, with nothing to do between them, and jobs from another thread meanwhile.
+TEST(ExecutorTest, AttentionLosesNeitherLoopsNorJobs) {
+  Executor executor({.threads = 2, .max_queue = 1000}, nullptr);
+  std::atomic<int> items{0}, jobs{0};
+  std::thread submitter([&] {
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(executor.Submit({.run = [](std::size_t) {}, .done = [&] { ++jobs; }}).ok());
+      absl::SleepFor(absl::Microseconds(50));
+    }
+  });
+  for (int image = 0; image < 20; ++image) {
+    const Helpers::Attention attention(&executor, 3);
+    for (int layer = 0; layer < 20; ++layer) {
+      std::vector<int> ran(16);
+      executor.Share(ran.size(), [&](std::size_t i) {
+        ++ran[i];
+        ++items;
+      });
+      ASSERT_EQ(ran, std::vector<int>(16, 1));  // what helpers wrote is seen
+    }
+  }
+  submitter.join();
+  executor.Drain();
+  EXPECT_EQ(items, 20 * 20 * 16);
+  EXPECT_EQ(jobs, 200);
+}
+
+TEST(ExecutorTest, AttentionIsAHintThatAnyoneMayGive) {
+  const Helpers::Attention nobody(nullptr, 3);
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  const Helpers::Attention outer(&executor, 3), inner(&executor, 1);
+  absl::Notification ran;
+  ASSERT_TRUE(executor.Submit({.run = [](std::size_t) {}, .done = [&] { ran.Notify(); }}).ok());
+  ran.WaitForNotification();
+  absl::SleepFor(absl::Milliseconds(2));  // the worker has given up watching
+  absl::Notification again;
+  ASSERT_TRUE(executor.Submit({.run = [](std::size_t) {}, .done = [&] { again.Notify(); }}).ok());
+  again.WaitForNotification();
+}
+
 TEST(ExecutorTest, WhatASharedLoopThrowsIsThrownToItsCaller) {
   Executor executor({.threads = 1, .max_queue = 8}, nullptr);
   const auto body = [](std::size_t i) {

@@ -52,6 +52,16 @@ TEST(ModelRegistryTest, EmptyNameMeansTheOnlyModel) {
   EXPECT_EQ((*registry.Find("beta"))->info.name(), "beta");
 }
 
+TEST(LoadServedModelTest, ThePrecisionIsTheOneAskedFor) {
+  const TempDir folder;
+  ASSERT_TRUE(WriteModelFile(TinyModel({.name = "alpha"}), folder.File("a.ckn")).ok());
+  const auto exact = LoadServedModel(folder.File("a.ckn"), 1);
+  const auto rounded = LoadServedModel(folder.File("a.ckn"), 1, {}, Precision::kBfloat16);
+  ASSERT_TRUE(exact.ok() && rounded.ok());
+  EXPECT_EQ((*exact)->pipeline.precision(), Precision::kFloat32);
+  EXPECT_EQ((*rounded)->pipeline.precision(), Precision::kBfloat16);
+}
+
 TEST(ModelRegistryTest, EmptyVersionMeansTheLatest) {
   ModelRegistry registry;
   registry.Replace(SetOf({{"alpha", {2, 10}}}));

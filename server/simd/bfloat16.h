@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstddef>
+
+namespace ckn {
+
+// to[i] = from[i] rounded to the nearest number of bfloat16, which has 8 bits of precision, ties to even; NaN stays
+// NaN. `to` may be `from`.
+void RoundToBfloat16(const float* from, std::size_t n, float* to);
+
+}  // namespace ckn
