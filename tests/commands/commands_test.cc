@@ -686,7 +686,8 @@ TEST_F(BenchTest, MeasuresEachNetworkBatchAndNumberOfThreads) {
 }
 
 TEST_F(BenchTest, SaysThePrecision) {
-  const Finished run = Ckn({"bench", model_path_, "--precision", "bfloat16", "--threads", "1", "--seconds", "0", "--json"});
+  const Finished run =
+      Ckn({"bench", model_path_, "--precision", "bfloat16", "--threads", "1", "--seconds", "0", "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(Json::parse(run.out)["rows"][0]["precision"], "bfloat16");
   const Finished unknown = Ckn({"bench", model_path_, "--precision", "bf16"});
