@@ -31,14 +31,14 @@ void* malloc(std::size_t size) {
   return __libc_malloc(size);
 }
 
-void* calloc(std::size_t count, std::size_t size) {
-  Count(count * size);
-  return __libc_calloc(count, size);
+void* calloc(std::size_t nmemb, std::size_t size) {
+  Count(nmemb * size);
+  return __libc_calloc(nmemb, size);
 }
 
-void* realloc(void* memory, std::size_t size) {
+void* realloc(void* ptr, std::size_t size) {
   Count(size);
-  return __libc_realloc(memory, size);
+  return __libc_realloc(ptr, size);
 }
 
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
@@ -46,10 +46,10 @@ void* aligned_alloc(std::size_t alignment, std::size_t size) {
   return __libc_memalign(alignment, size);
 }
 
-int posix_memalign(void** memory, std::size_t alignment, std::size_t size) {
+int posix_memalign(void** memptr, std::size_t alignment, std::size_t size) {
   Count(size);
-  *memory = __libc_memalign(alignment, size);
-  return *memory == nullptr ? ENOMEM : 0;
+  *memptr = __libc_memalign(alignment, size);
+  return *memptr == nullptr ? ENOMEM : 0;
 }
 }
 
