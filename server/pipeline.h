@@ -43,6 +43,9 @@ class Pipeline {
   Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm,
            std::vector<float> residual_quantiles);
 
+  // As Encode(), but they may be numbers that are not finite.
+  absl::StatusOr<std::vector<float>> Features(const ImageU8& image, std::optional<Novelty>* novelty) const;
+
   FeatureExtractor extractor_;
   std::vector<Standardization> standardizations_;  // one a network
   LinearSvm svm_;
