@@ -6,7 +6,7 @@
 #include "server/base/status.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
-#include "server/commands/feature_shards.h"
+#include "server/training/feature_shards.h"
 
 namespace ckn {
 namespace {
