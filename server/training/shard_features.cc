@@ -24,9 +24,9 @@ absl::Status CheckFolder(const FeatureShards& shards, const LoadedModel& model, 
     return absl::FailedPreconditionError("got features of files, expected those of a data set, which has labels");
   }
   if (source.model_sha256 != model.sha256) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model_sha256: got ", source.model_sha256, " (", source.model, "), expected ", model.sha256, " (",
-                     model.model.name, "); folders come in the order of the model files"));
+    return absl::FailedPreconditionError(absl::StrCat("model_sha256: got ", source.model_sha256, " (", source.model,
+                                                      "), expected ", model.sha256, " (", model.model.name,
+                                                      "); folders come in the order of the model files"));
   }
   if (const std::string expected(SplitName(split)); source.split != expected) {
     return absl::FailedPreconditionError(
@@ -40,8 +40,8 @@ absl::Status CheckFolder(const FeatureShards& shards, const LoadedModel& model, 
   }
   const std::size_t residuals = shards.rows().residuals.size();
   if (residuals != 0 && residuals != model.model.networks.size()) {
-    return absl::DataLossError(absl::StrCat("residuals: got those of ", residuals, " networks, expected ",
-                                            model.model.networks.size()));
+    return absl::DataLossError(
+        absl::StrCat("residuals: got those of ", residuals, " networks, expected ", model.model.networks.size()));
   }
   return absl::OkStatus();
 }
@@ -88,8 +88,8 @@ absl::Status ShardFeatures::ReadAll(ThreadPool& pool, const Progress& progress, 
   }
   std::vector<absl::Status> errors(parts.size());
   pool.ParallelFor(parts.size(), [&](std::size_t i, int) {
-    const auto [folder, shard] = parts[i];
-    errors[i] = folders_[folder].Read(shard, [&](std::size_t first, std::span<const float> rows) {
+    const std::size_t folder = parts[i].first;
+    errors[i] = folders_[folder].Read(parts[i].second, [&](std::size_t first, std::span<const float> rows) {
       if (progress.stopped()) return StoppedError();
       take(folder, first, rows);
       return absl::OkStatus();

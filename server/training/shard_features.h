@@ -12,8 +12,8 @@
 
 namespace ckn {
 
-// Features that ckn encode --unscaled --shard has written. They go straight to their place in the matrix: no more memory
-// is needed than for features of images, without the images.
+// Features that ckn encode --unscaled --shard has written. They go straight to their place in the matrix: no more
+// memory is needed than for features of images, without the images.
 class ShardFeatures : public LabelledFeatures {
  public:
   // One folder a model, in the order of the models whose networks are put side by side. Reads the manifests only.

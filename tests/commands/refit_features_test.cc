@@ -68,7 +68,8 @@ class RefitFeaturesTest : public ::testing::Test {
         for (int i = 0; i < (train ? 20 : 7); ++i) {
           ImageU8 image = TinyImage(model, ++seed);
           for (std::size_t k = 0; k < image.pixels.size(); ++k) {
-            if (static_cast<int>(k % 8 / 3) == label) image.pixels[k] = static_cast<std::uint8_t>(image.pixels[k] * 3 / 4);
+            if (static_cast<int>(k % 8 / 3) == label)
+              image.pixels[k] = static_cast<std::uint8_t>(image.pixels[k] * 3 / 4);
           }
           dir_.Write(absl::StrCat(folder, "/", 10 + i, ".pgm"), EncodePnm(image));
         }
@@ -82,8 +83,9 @@ class RefitFeaturesTest : public ::testing::Test {
                                    bool unscaled = true) const {
     const std::string out = dir_.File(folder);
     for (int i = 0; i < shards; ++i) {
-      Arguments arguments = {"encode", model,     "--data", Data(data), "--split",
-                             split,    "--shard", absl::StrCat(i, "/", shards), "--out", out};
+      Arguments arguments = {"encode",  model, "--data",  Data(data),
+                             "--split", split, "--shard", absl::StrCat(i, "/", shards),
+                             "--out",   out};
       if (unscaled) arguments.emplace_back("--unscaled");
       const Finished run = Ckn(arguments);
       EXPECT_EQ(run.exit_code, 0) << run.err;
@@ -127,7 +129,9 @@ TEST_F(RefitFeaturesTest, GiveTheModelFileThatTheImagesGive) {
                     pair_train = Encode(pair_, "pair-train", 4), test = Encode(tiny_, "test", 2, "test"),
                     pair_test = Encode(pair_, "pair-test", 1, "test");
   const Arguments grid = {"--c-min", "-4", "--c-max", "3"};
-  std::vector<Arguments> choices = {{}, {"--validation-size", "15"}, {"--train-size", "40", "--seed", "3"},
+  std::vector<Arguments> choices = {{},
+                                    {"--validation-size", "15"},
+                                    {"--train-size", "40", "--seed", "3"},
                                     {"--validation-size", "11", "--train-size", "31", "--name", "x"}};
   for (Arguments& choice : choices) choice.insert(choice.end(), grid.begin(), grid.end());
   choices.push_back({"--c-min", "-2", "--c-max", "-2"});
@@ -202,8 +206,40 @@ TEST_F(RefitFeaturesTest, OneNetworkWithoutResidualsIsEnoughForNone) {
               HasSubstr("train: residuals: got those of 0 networks, expected 1"));
 }
 
+// An IDX set has no names: classes are told by their numbers, from shards as from images.
+TEST_F(RefitFeaturesTest, ClassesWithoutNamesAreToldByTheirNumbers) {
+  const auto number = [](int value) {
+    return std::string{0, 0, static_cast<char>(value / 256), static_cast<char>(value % 256)};
+  };
+  std::filesystem::create_directory(dir_.File("idx"));
+  for (const std::string split : {"train", "t10k"}) {
+    std::string pixels = number(0x803) + number(12) + number(8) + number(8);
+    std::string labels = number(0x801) + number(12);
+    for (int i = 0; i < 12; ++i) {
+      labels.push_back(static_cast<char>(split == "train" ? i % 2 : i % 3));
+      for (const std::uint8_t pixel : TinyImage(TinyModel(), static_cast<std::uint64_t>(i)).pixels) {
+        pixels.push_back(static_cast<char>(pixel));
+      }
+    }
+    dir_.Write("idx/" + split + "-images-idx3-ubyte", pixels);
+    dir_.Write("idx/" + split + "-labels-idx1-ubyte", labels);
+  }
+  const std::string data = "mnist:" + dir_.File("idx"), train = dir_.File("train"), test = dir_.File("test");
+  for (const std::string split : {"train", "test"}) {
+    const Finished run = Ckn(
+        {"encode", tiny_, "--data", data, "--split", split, "--unscaled", "--shard", "0/1", "--out", dir_.File(split)});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  const Arguments fixed = {"--c-min", "0", "--c-max", "0"};
+  EXPECT_EQ(Refit({tiny_, "--features", train}, fixed), Refit({tiny_, "--data", data, "--skip-test"}, fixed));
+  const std::string too_many = "test split: got 3 classes, expected at most the 2 of the model";
+  EXPECT_THAT(Refused({tiny_, "--data", data}), HasSubstr(too_many));
+  EXPECT_THAT(Refused({tiny_, "--features", train, "--test-features", test}), HasSubstr(too_many));
+}
+
 TEST_F(RefitFeaturesTest, UnscaledShardsJoinToTheFileOfASingleRun) {
-  const std::string folder = Encode(pair_, "train", 3), whole = dir_.File("whole.npy"), joined = dir_.File("joined.npy");
+  const std::string folder = Encode(pair_, "train", 3), whole = dir_.File("whole.npy"),
+                    joined = dir_.File("joined.npy");
   const Arguments encode = {"encode", pair_, "--data", Data(), "--split", "train", "--out"};
   Arguments run = encode;
   run.insert(run.end(), {whole, "--unscaled"});
@@ -233,8 +269,8 @@ TEST_F(RefitFeaturesTest, ShardsThatAreNotWholeAreNamed) {
   std::string damaged = array;
   damaged[damaged.size() - 1] ^= 1;
   std::ofstream(part + ".npy") << damaged;
-  EXPECT_THAT(Refused(refit), AllOf(HasSubstr("features-00001-of-00003.npy: got SHA-256"),
-                                    HasSubstr("encode this shard again")));
+  EXPECT_THAT(Refused(refit),
+              AllOf(HasSubstr("features-00001-of-00003.npy: got SHA-256"), HasSubstr("encode this shard again")));
   // Also when few of the rows are needed.
   EXPECT_THAT(Refused({tiny_, "--features", train, "--train-size", "3", "--c-min", "0", "--c-max", "0"}),
               HasSubstr("got SHA-256"));
@@ -279,9 +315,9 @@ TEST_F(RefitFeaturesTest, FeaturesOfSomethingElseAreRefused) {
   // Other images for the second model: of another folder, or changed meanwhile.
   WriteData("other", 1000);
   const std::string other = Encode(pair_, "pair-other", 1, "train", "other");
-  EXPECT_THAT(Refused({tiny_, pair_, "--features", train, other}),
-              AllOf(HasSubstr("pair-other: data: got \"images:other\", expected \"images:data\" as in "),
-                    HasSubstr("/train")));
+  EXPECT_THAT(
+      Refused({tiny_, pair_, "--features", train, other}),
+      AllOf(HasSubstr("pair-other: data: got \"images:other\", expected \"images:data\" as in "), HasSubstr("/train")));
   const std::string other_test = Encode(tiny_, "other-test", 1, "test", "other");
   EXPECT_THAT(Refused({tiny_, "--features", train, "--test-features", other_test}),
               HasSubstr("other-test: data: got images:other, expected images:data"));
@@ -336,8 +372,10 @@ TEST_F(RefitFeaturesTest, WrongUse) {
   EXPECT_THAT(Refused({tiny_, "--data", Data(), "--test-features", test}, 2), HasSubstr("--features"));
   EXPECT_THAT(Refused({tiny_, "--features", train, "--test-features", test, "--skip-test"}, 2),
               HasSubstr("--skip-test"));
-  EXPECT_THAT(Refused({tiny_, "--features", train, "--fold", "0"}), HasSubstr("fold: got 0, but the data set has none"));
-  EXPECT_THAT(Refused({tiny_, "--features", train, "--train-size", "61"}), HasSubstr("got 61, expected at most the 60"));
+  EXPECT_THAT(Refused({tiny_, "--features", train, "--fold", "0"}),
+              HasSubstr("fold: got 0, but the data set has none"));
+  EXPECT_THAT(Refused({tiny_, "--features", train, "--train-size", "61"}),
+              HasSubstr("got 61, expected at most the 60"));
   EXPECT_THAT(Refused({tiny_, "--features", train, "--validation-size", "9", "--c-min", "1", "--c-max", "1"}, 2),
               HasSubstr("--validation-size: got 9, but --c-min 1 and --c-max 1 leave nothing to validate"));
 }

@@ -104,7 +104,8 @@ TEST(FeatureShardsTest, WhatIsWrittenIsRead) {
 TEST(FeatureShardsTest, ManifestsThatCannotBeAreRefused) {
   const TempDir dir;
   WriteShards(dir.path(), Unscaled());
-  const std::string path = std::filesystem::path(ShardPath(dir.path(), {.index = 2, .count = 3})).replace_extension(".json");
+  const std::string path =
+      std::filesystem::path(ShardPath(dir.path(), {.index = 2, .count = 3})).replace_extension(".json");
   std::ifstream file(path);
   const Json good = Json::parse(file);
   const std::vector<std::function<void(Json&)>> changes = {
@@ -127,12 +128,22 @@ TEST(FeatureShardsTest, ManifestsThatCannotBeAreRefused) {
       [](Json& json) { json["labels"] = Json::array(); },
       [](Json& json) { json["labels"] = {2}; },
       [](Json& json) { json["labels"] = {-1}; },
-      [](Json& json) { json["residuals"] = {{0.5}, {0.5, 0.5}}; },
-      [](Json& json) { json["residuals"] = {{0.5}, {nullptr}}; },
-      [](Json& json) { json["residuals"] = {{0.5}, {1e39}}; },
-      [](Json& json) { json["classes"] = {"a", 1}; },
+      [](Json& json) {
+        json["residuals"] = {{0.5}, {0.5, 0.5}};
+      },
+      [](Json& json) {
+        json["residuals"] = {{0.5}, {nullptr}};
+      },
+      [](Json& json) {
+        json["residuals"] = {{0.5}, {1e39}};
+      },
+      [](Json& json) {
+        json["classes"] = {"a", 1};
+      },
       [](Json& json) { json["folds"] = {{5}}; },
-      [](Json& json) { json["folds"] = {{1, 1}}; },
+      [](Json& json) {
+        json["folds"] = {{1, 1}};
+      },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     Json changed = good;
