@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/feature_extractor.h"
 #include "server/image/image.h"
