@@ -87,4 +87,9 @@ absl::StatusOr<std::vector<float>> Pipeline::Score(std::span<const float> featur
   return scores;
 }
 
+absl::StatusOr<std::vector<float>> Pipeline::ScoreUnscaled(std::span<float> features) const {
+  Standardize(standardizations_, features);
+  return Score(features);
+}
+
 }  // namespace ckn
