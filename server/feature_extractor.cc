@@ -14,6 +14,7 @@ struct Workspace {
   FeatureMap map;
   ImageU8 mirrored;
   std::vector<float> features;
+  std::vector<float> residuals;
 };
 
 Workspace& ThreadWorkspace() {
@@ -47,30 +48,45 @@ bool FeatureExtractor::has_residual() const {
   return std::ranges::all_of(networks_, [](const Network& network) { return network.encoder.has_residual(); });
 }
 
+float FeatureExtractor::MeanResidual(std::span<const float> residuals) {
+  float sum = 0;
+  for (const float residual : residuals) sum += residual;
+  return sum / static_cast<float>(residuals.size());
+}
+
 absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out, float* residual) const {
+  if (residual == nullptr) return Extract(image, out, std::span<float>());
+  std::vector<float>& residuals = ThreadWorkspace().residuals;
+  residuals.resize(networks_.size());
+  CKN_RETURN_IF_ERROR(Extract(image, out, residuals));
+  *residual = MeanResidual(residuals);
+  return absl::OkStatus();
+}
+
+absl::Status FeatureExtractor::Extract(const ImageU8& image, std::span<float> out, std::span<float> residuals) const {
   assert(static_cast<int>(out.size()) == feature_count_);
+  assert(residuals.empty() || residuals.size() == networks_.size());
   Workspace& work = ThreadWorkspace();
   bool mirrored = false;  // made when a network asks for it
-  float residuals = 0;
-  for (const Network& network : networks_) {
+  for (std::size_t k = 0; k < networks_.size(); ++k) {
+    const Network& network = networks_[k];
     CKN_RETURN_IF_ERROR(Preprocess(image, network.input, work.map));
     const auto count = static_cast<std::size_t>(network.encoder.feature_count());
     float of_image = 0;
-    network.encoder.Encode(work.map, out.first(count), residual == nullptr ? nullptr : &of_image);
+    network.encoder.Encode(work.map, out.first(count), residuals.empty() ? nullptr : &of_image);
     if (network.input.mirror) {
       if (!mirrored) CKN_RETURN_IF_ERROR(MirrorLeftRight(image, work.mirrored));
       mirrored = true;
       CKN_RETURN_IF_ERROR(Preprocess(work.mirrored, network.input, work.map));
       work.features.resize(count);
       float of_mirrored = 0;
-      network.encoder.Encode(work.map, work.features, residual == nullptr ? nullptr : &of_mirrored);
+      network.encoder.Encode(work.map, work.features, residuals.empty() ? nullptr : &of_mirrored);
       of_image = 0.5F * (of_image + of_mirrored);
       for (std::size_t i = 0; i < count; ++i) out[i] = 0.5F * (out[i] + work.features[i]);
     }
-    residuals += of_image;
+    if (!residuals.empty()) residuals[k] = of_image;
     out = out.subspan(count);
   }
-  if (residual != nullptr) *residual = residuals / static_cast<float>(networks_.size());
   return absl::OkStatus();
 }
 

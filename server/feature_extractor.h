@@ -22,6 +22,7 @@ class FeatureExtractor {
 
   [[nodiscard]] int feature_count() const { return feature_count_; }
   [[nodiscard]] Precision precision() const { return precision_; }
+  [[nodiscard]] int network_count() const { return static_cast<int>(networks_.size()); }
   // Of all networks, see Encoder::operations().
   [[nodiscard]] double operations() const;
   // Features of each network.
@@ -32,6 +33,10 @@ class FeatureExtractor {
   // INVALID_ARGUMENT: the image does not fit.
   // The residual, if asked for, is the mean of the networks' (Encoder::Encode). Only if has_residual().
   absl::Status Extract(const ImageU8& image, std::span<float> out, float* residual = nullptr) const;
+  // The same with the residual of each network, [network_count()], or none.
+  absl::Status Extract(const ImageU8& image, std::span<float> out, std::span<float> residuals) const;
+  // The mean of an image's residuals by networks that were asked one by one: the same number as Extract's for all.
+  static float MeanResidual(std::span<const float> residuals);
   // Whether all networks have one.
   [[nodiscard]] bool has_residual() const;
 

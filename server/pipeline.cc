@@ -54,13 +54,12 @@ absl::StatusOr<Pipeline> Pipeline::Create(const Model& model, Precision precisio
   return Pipeline(std::move(extractor), std::move(standardizations), model.svm, model.residual_quantiles);
 }
 
-absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image, std::optional<Novelty>* novelty) const {
+absl::StatusOr<std::vector<float>> Pipeline::Features(const ImageU8& image, std::optional<Novelty>* novelty) const {
   std::vector<float> features(static_cast<std::size_t>(extractor_.feature_count()));
   float residual = 0;
   const bool ranked = novelty != nullptr && !residual_quantiles_.empty();
   CKN_RETURN_IF_ERROR(extractor_.Extract(image, features, ranked ? &residual : nullptr));
   Standardize(standardizations_, features);
-  CKN_RETURN_IF_ERROR(CheckFinite(features, "features"));
   if (ranked) {
     CKN_RETURN_IF_ERROR(CheckFinite({&residual, 1}, "residuals"));
     *novelty = RankResidual(residual_quantiles_, residual);
@@ -70,8 +69,15 @@ absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image, std::o
   return features;
 }
 
+absl::StatusOr<std::vector<float>> Pipeline::Encode(const ImageU8& image, std::optional<Novelty>* novelty) const {
+  CKN_ASSIGN_OR_RETURN(std::vector<float> features, Features(image, novelty));
+  CKN_RETURN_IF_ERROR(CheckFinite(features, "features"));
+  return features;
+}
+
 absl::StatusOr<std::vector<float>> Pipeline::Classify(const ImageU8& image, std::optional<Novelty>* novelty) const {
-  CKN_ASSIGN_OR_RETURN(const std::vector<float> features, Encode(image, novelty));
+  // A feature that is not finite leaves no score finite: even 0 * inf is none.
+  CKN_ASSIGN_OR_RETURN(const std::vector<float> features, Features(image, novelty));
   return Score(features);
 }
 
@@ -79,6 +85,11 @@ absl::StatusOr<std::vector<float>> Pipeline::Score(std::span<const float> featur
   std::vector<float> scores = svm_.Score(features);
   CKN_RETURN_IF_ERROR(CheckFinite(scores, "scores"));
   return scores;
+}
+
+absl::StatusOr<std::vector<float>> Pipeline::ScoreUnscaled(std::span<float> features) const {
+  Standardize(standardizations_, features);
+  return Score(features);
 }
 
 }  // namespace ckn

@@ -22,6 +22,8 @@ class Pipeline {
   [[nodiscard]] int feature_count() const { return extractor_.feature_count(); }
   [[nodiscard]] int class_count() const { return svm_.classes(); }
   [[nodiscard]] Precision precision() const { return extractor_.precision(); }
+  // What comes before the standardisation.
+  [[nodiscard]] const FeatureExtractor& extractor() const { return extractor_; }
   // About what encoding an image costs, see Encoder::operations().
   [[nodiscard]] double operations() const { return extractor_.operations(); }
 
@@ -31,6 +33,8 @@ class Pipeline {
   absl::StatusOr<std::vector<float>> Encode(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
   // Margins of standardised features, [class_count()].
   [[nodiscard]] absl::StatusOr<std::vector<float>> Score(std::span<const float> features) const;
+  // Margins of features that are not standardised yet, as FeatureExtractor gives them; standardises them in place.
+  absl::StatusOr<std::vector<float>> ScoreUnscaled(std::span<float> features) const;
   // Margins of an image, [class_count()].
   absl::StatusOr<std::vector<float>> Classify(const ImageU8& image, std::optional<Novelty>* novelty = nullptr) const;
   // Of margins, [class_count()]; empty when the model is not calibrated.
@@ -43,6 +47,9 @@ class Pipeline {
  private:
   Pipeline(FeatureExtractor extractor, std::vector<Standardization> standardizations, LinearSvm svm,
            std::vector<float> residual_quantiles);
+
+  // As Encode(), but they may be numbers that are not finite.
+  absl::StatusOr<std::vector<float>> Features(const ImageU8& image, std::optional<Novelty>* novelty) const;
 
   FeatureExtractor extractor_;
   std::vector<Standardization> standardizations_;  // one a network

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/image/preprocess.h"
+#include "server/pipeline.h"
 #include "server/store/model.h"
 #include "tests/testing/tiny_model.h"
 
@@ -58,7 +59,46 @@ TEST_P(FeatureExtractorTest, OnlyTheNetworksThatAskAreMirrored) {
   EXPECT_EQ(out, expected);
 }
 
+// Networks that are encoded apart are joined by their residuals, which must give the same bits.
+TEST_P(FeatureExtractorTest, TheResidualIsTheMeanOfTheNetworks) {
+  FeatureExtractor all;
+  std::vector<float> apart;
+  for (int k = 0; k < 3; ++k) {
+    const Model model = ::ckn::testing::TinyModel(
+        {.height = 9, .width = 12, .channels = GetParam(), .seed = static_cast<std::uint64_t>(k) + 1});
+    InputSpec input = model.networks[0].input;
+    input.mirror = k == 1;
+    ASSERT_TRUE(all.Add(input, model.networks[0].layers).ok());
+    FeatureExtractor one;
+    ASSERT_TRUE(one.Add(input, model.networks[0].layers).ok());
+    std::vector<float> out(static_cast<std::size_t>(one.feature_count()));
+    ASSERT_TRUE(one.Extract(image_, out, &apart.emplace_back()).ok());
+  }
+  EXPECT_NE(apart[0], apart[1]);
+  std::vector<float> out(static_cast<std::size_t>(all.feature_count()));
+  std::vector<float> residuals(static_cast<std::size_t>(all.network_count()));
+  ASSERT_TRUE(all.Extract(image_, out, residuals).ok());
+  EXPECT_EQ(residuals, apart);
+  float mean = 0;
+  ASSERT_TRUE(all.Extract(image_, out, &mean).ok());
+  EXPECT_EQ(mean, (apart[0] + apart[1] + apart[2]) / 3);
+  EXPECT_EQ(FeatureExtractor::MeanResidual(apart), mean);
+}
+
 INSTANTIATE_TEST_SUITE_P(GrayAndColour, FeatureExtractorTest, ::testing::Values(1, 3));
+
+TEST(PipelineTest, FeaturesFromElsewhereGiveTheMarginsOfTheImage) {
+  const Model model = ::ckn::testing::TinyModel();
+  const ImageU8 image = ::ckn::testing::TinyImage(model, 3);
+  const absl::StatusOr<Pipeline> pipeline = Pipeline::Create(model);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  std::vector<float> features(static_cast<std::size_t>(pipeline->feature_count()));
+  ASSERT_TRUE(pipeline->extractor().Extract(image, features).ok());
+  const absl::StatusOr<std::vector<float>> margins = pipeline->ScoreUnscaled(features);
+  ASSERT_TRUE(margins.ok()) << margins.status();
+  EXPECT_EQ(*margins, *pipeline->Classify(image));
+  EXPECT_EQ(features, *pipeline->Encode(image));
+}
 
 TEST(MirrorLeftRightTest, ExchangesPixelsNotChannels) {
   const ImageU8 image{.height = 2,

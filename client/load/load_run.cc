@@ -87,7 +87,7 @@ class Receiver final : public LaneOwner {
   grpc::CompletionQueue queue_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   bool check_timeouts_ = false;
-  std::atomic<bool> closing_{false};
+  std::atomic<int> lanes_open_{0};
   std::thread thread_;
   // Of the thread.
   LoadResult result_;
@@ -150,6 +150,7 @@ void Receiver::AddLane(const LoadPlan& plan, const std::shared_ptr<grpc::Channel
 }
 
 void Receiver::Start() {
+  lanes_open_.store(static_cast<int>(lanes_.size()));
   thread_ = std::thread([this] {
     void* tag = nullptr;
     bool ok = false;
@@ -159,7 +160,6 @@ void Receiver::Start() {
 }
 
 void Receiver::Close() {
-  closing_.store(true);
   for (const auto& lane : lanes_) lane->Close();
 }
 
@@ -170,7 +170,7 @@ void Receiver::Stop() {
 
 void Receiver::CheckTimeouts() {
   StartTimer(queue_, kCheckTimeouts, [this] {
-    if (closing_.load()) return OnClosed();
+    if (lanes_open_.load() == 0) return load_.OnClosed();
     for (const auto& lane : lanes_) lane->CheckTimeout();
     CheckTimeouts();
   });
@@ -181,7 +181,10 @@ void Receiver::OnDone(Lane& lane, const CallEnd& end) {
   load_.OnDone(lane, queue_, last_failed_);
 }
 
-void Receiver::OnClosed() { load_.OnClosed(); }
+void Receiver::OnClosed() {
+  lanes_open_.fetch_sub(1);
+  load_.OnClosed();
+}
 
 void Receiver::Record(const CallEnd& end, SteadyTime now) {
   absl::Status status = end.status;

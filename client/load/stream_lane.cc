@@ -18,7 +18,6 @@ StreamLane::StreamLane(const std::shared_ptr<grpc::Channel>& channel, std::strin
       opened_(*this, &StreamLane::OnOpened),
       written_(*this, &StreamLane::OnWritten),
       read_(*this, &StreamLane::OnRead),
-      writes_done_(*this, &StreamLane::OnWritesDone),
       finished_(*this, &StreamLane::OnFinished) {}
 
 void StreamLane::Send(const grpc::ByteBuffer& message, SteadyTime due) {
@@ -32,8 +31,8 @@ void StreamLane::Send(const grpc::ByteBuffer& message, SteadyTime due) {
 void StreamLane::Close() {
   {
     const absl::MutexLock lock(&mu_);
-    closing_ = true;
-    if (state_ == State::kOpen) return stream_->WritesDone(&writes_done_);
+    closing_since_ = std::chrono::steady_clock::now();
+    if (state_ == State::kOpen) WriteNext();
     if (state_ != State::kIdle) return;
   }
   owner_.OnClosed();
@@ -41,8 +40,10 @@ void StreamLane::Close() {
 
 void StreamLane::CheckTimeout() {
   const absl::MutexLock lock(&mu_);
-  if (state_ == State::kIdle || unanswered_.empty()) return;
-  if (absl::FromChrono(std::chrono::steady_clock::now() - unanswered_.front().sent) <= options_.timeout) return;
+  if (state_ == State::kIdle) return;
+  std::optional<SteadyTime> since = closing_since_;
+  if (!unanswered_.empty()) since = unanswered_.front().sent;
+  if (!since || absl::FromChrono(std::chrono::steady_clock::now() - *since) <= options_.timeout) return;
   late_ = true;
   context_->TryCancel();
 }
@@ -50,6 +51,7 @@ void StreamLane::CheckTimeout() {
 void StreamLane::Open() {
   state_ = State::kOpening;
   late_ = false;
+  half_closed_ = false;
   stream_.reset();  // before its context
   context_ = std::make_unique<grpc::ClientContext>();
   PrepareContext(options_, *context_);
@@ -58,7 +60,12 @@ void StreamLane::Open() {
 }
 
 void StreamLane::WriteNext() {
-  if (writing_ || to_write_.empty()) return;
+  if (writing_ || half_closed_) return;
+  if (to_write_.empty()) {
+    if (!closing_since_) return;
+    writing_ = half_closed_ = true;
+    return stream_->WritesDone(&written_);
+  }
   writing_ = true;
   stream_->Write(*to_write_.front(), &written_);
   to_write_.pop_front();
@@ -91,8 +98,8 @@ void StreamLane::OnRead(bool ok) {
   {
     const absl::MutexLock lock(&mu_);
     if (!ok) return Break();
-    if (unanswered_.empty()) {
-      // More answers than requests: not a server that this can measure.
+    if (unanswered_.size() <= to_write_.size()) {
+      // An answer to no request that was sent: not a server that this can measure.
       context_->TryCancel();
       stream_->Read(&reply_, &read_);
       return;
@@ -104,8 +111,6 @@ void StreamLane::OnRead(bool ok) {
   }
   owner_.OnDone(*this, {absl::OkStatus(), &reply, sent.due, sent.sent});
 }
-
-void StreamLane::OnWritesDone(bool /*ok*/) {}
 
 void StreamLane::OnFinished(bool /*ok*/) {
   std::deque<Sent> lost;
@@ -123,7 +128,7 @@ void StreamLane::OnFinished(bool /*ok*/) {
     lost.swap(unanswered_);
     to_write_.clear();
     state_ = State::kIdle;
-    closed = closing_;
+    closed = closing_since_.has_value();
   }
   for (const Sent& sent : lost) owner_.OnDone(*this, {status, nullptr, sent.due, sent.sent});
   if (closed) owner_.OnClosed();

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@
 namespace ckn {
 
 // Sends calls as the requests of one bidirectional stream, which answers them in their order. A stream that breaks ends
-// all calls in it with its status, and the next call opens another one. So does, with DEADLINE_EXCEEDED, an answer that
-// takes longer than the client's timeout.
+// all calls in it with its status, and the next call opens another one. So does, with DEADLINE_EXCEEDED, an answer, or
+// the end of the stream, that takes longer than the client's timeout.
 class StreamLane final : public Lane {
  public:
   // All references must outlive this object, and it its stream: destroy it after OnClosed.
@@ -51,10 +52,10 @@ class StreamLane final : public Lane {
   void OnOpened(bool ok);
   void OnWritten(bool ok);
   void OnRead(bool ok);
-  void OnWritesDone(bool ok);
   void OnFinished(bool ok);
 
   void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The next request, or after the last one of a lane that is closing, that there are no more.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -63,12 +64,13 @@ class StreamLane final : public Lane {
   const ClientOptions& options_;
   grpc::CompletionQueue& queue_;
   LaneOwner& owner_;
-  Step opened_, written_, read_, writes_done_, finished_;
+  Step opened_, written_, read_, finished_;
 
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kIdle;
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool closing_ ABSL_GUARDED_BY(mu_) = false;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;      // a request, or that there are no more
+  bool half_closed_ ABSL_GUARDED_BY(mu_) = false;  // no request may be written any more
+  std::optional<SteadyTime> closing_since_ ABSL_GUARDED_BY(mu_);
   bool late_ ABSL_GUARDED_BY(mu_) = false;  // an answer
   std::deque<const grpc::ByteBuffer*> to_write_ ABSL_GUARDED_BY(mu_);
   std::deque<Sent> unanswered_ ABSL_GUARDED_BY(mu_);

@@ -1,5 +1,6 @@
 // ckn encode: the feature vectors of a data set or of image files, as a NumPy file.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -20,10 +21,11 @@
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
-#include "server/commands/feature_shards.h"
 #include "server/image/decode.h"
+#include "server/image/decoder_versions.h"
 #include "server/pipeline.h"
 #include "server/store/model_file.h"
+#include "server/training/feature_shards.h"
 
 namespace ckn {
 namespace {
@@ -32,6 +34,7 @@ struct EncodeFlags {
   std::string file, data, split = "test", out, shard, precision = PrecisionName(Precision::kFloat32);
   std::vector<std::string> images;
   int threads = 0;
+  bool unscaled = false;
 };
 
 // Messages do not name the path.
@@ -47,15 +50,34 @@ struct Source {
   std::function<std::string(std::size_t i)> name;
 };
 
+bool AllFinite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+// One image's row: standardised, or as the networks give it, then also their residuals if there is room for them.
+absl::Status EncodeRow(const Pipeline& pipeline, const ImageU8& image, bool unscaled, std::span<float> row,
+                       std::span<float> residuals) {
+  if (!unscaled) {
+    CKN_ASSIGN_OR_RETURN(const std::vector<float> features, pipeline.Encode(image));
+    std::ranges::copy(features, row.begin());
+    return absl::OkStatus();
+  }
+  CKN_RETURN_IF_ERROR(pipeline.extractor().Extract(image, row, residuals));
+  if (AllFinite(row) && AllFinite(residuals)) return absl::OkStatus();
+  return absl::InternalError("the model gives features that are not finite numbers");
+}
+
 // Writes the rows of some images, one after the other in blocks, so that memory does not grow with their number.
-absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const RowRange& range, int threads,
-                        const std::string& out) {
+// `residuals` is as long as the networks whose residuals it gets.
+absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const RowRange& range, const EncodeFlags& flags,
+                        const std::string& out, std::span<std::vector<float>> residuals = {}) {
   constexpr std::size_t kBlock = 256;
   const auto features = static_cast<std::size_t>(pipeline.feature_count());
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(range.count), pipeline.feature_count()};
   CKN_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(out, shape));
-  ThreadPool pool(threads > 0 ? threads : AvailableCpus());
+  ThreadPool pool(flags.threads > 0 ? flags.threads : AvailableCpus());
   std::vector<float> rows(kBlock * features);
+  std::vector<float> block_residuals(kBlock * residuals.size());
   std::vector<absl::Status> errors(kBlock);
   const std::size_t end = range.first + range.count;
   for (std::size_t first = range.first; first < end; first += kBlock) {
@@ -63,13 +85,17 @@ absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const Ro
     pool.ParallelFor(block, [&](std::size_t i, int) {
       const auto encode = [&]() -> absl::Status {
         CKN_ASSIGN_OR_RETURN(const ImageU8 image, source.image(first + i));
-        CKN_ASSIGN_OR_RETURN(const std::vector<float> row, pipeline.Encode(image));
-        std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(i * features));
-        return absl::OkStatus();
+        return EncodeRow(pipeline, image, flags.unscaled, std::span(rows).subspan(i * features, features),
+                         std::span(block_residuals).subspan(i * residuals.size(), residuals.size()));
       };
       errors[i] = Annotate(encode(), source.name(first + i));
     });
-    for (std::size_t i = 0; i < block; ++i) CKN_RETURN_IF_ERROR(errors[i]);
+    for (std::size_t i = 0; i < block; ++i) {
+      CKN_RETURN_IF_ERROR(errors[i]);
+      for (std::size_t k = 0; k < residuals.size(); ++k) {
+        residuals[k].push_back(block_residuals[i * residuals.size() + k]);
+      }
+    }
     CKN_RETURN_IF_ERROR(writer.Append(std::span(rows).first(block * features)));
   }
   CKN_RETURN_IF_ERROR(writer.Close());
@@ -81,15 +107,26 @@ absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const Ro
 absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, const Pipeline& pipeline,
                          const Dataset* data, const Source& source) {
   CKN_ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
-  const bool exact = pipeline.precision() == Precision::kFloat32;
-  const FeatureSource of{.model = exact ? loaded.model.name : absl::StrCat(loaded.model.name, ", ", flags.precision),
-                         .model_sha256 = loaded.sha256,
-                         .data = data != nullptr ? data->title : "files",
-                         .data_sha256 = data != nullptr ? DatasetSha256(*data)
-                                                        : Sha256Hex(absl::StrJoin(flags.images, std::string(1, '\0'))),
-                         .split = data != nullptr ? flags.split : "",
-                         .images = static_cast<std::int64_t>(source.count),
-                         .features = pipeline.feature_count()};
+  FeatureSource of;
+  of.model = loaded.model.name;
+  // Rows of different precisions are not one array's.
+  if (pipeline.precision() != Precision::kFloat32) absl::StrAppend(&of.model, ", ", flags.precision);
+  of.model_sha256 = loaded.sha256;
+  of.data = data != nullptr ? data->title : "files";
+  of.data_sha256 =
+      data != nullptr ? DatasetSha256(*data) : Sha256Hex(absl::StrJoin(flags.images, std::string(1, '\0')));
+  of.split = data != nullptr ? flags.split : "";
+  of.images = static_cast<std::int64_t>(source.count);
+  of.features = pipeline.feature_count();
+  of.standardized = !flags.unscaled;
+  if (flags.unscaled) {
+    of.decoders = DecoderVersionsText();
+    if (data != nullptr) {
+      of.class_names = data->class_names;
+      of.has_class_names = data->has_class_names;
+      of.folds = data->folds;
+    }
+  }
   std::error_code error;
   std::filesystem::create_directories(flags.out, error);
   if (error) return absl::FailedPreconditionError(absl::StrCat(flags.out, ": ", error.message()));
@@ -100,13 +137,15 @@ absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, co
     return absl::OkStatus();
   }
   const RowRange range = RowsOf(shard, source.count);
-  CKN_RETURN_IF_ERROR(EncodeRows(pipeline, source, range, flags.threads, path));
-  std::vector<int> labels;
+  ShardRows rows;
+  const FeatureExtractor& extractor = pipeline.extractor();
+  if (flags.unscaled && extractor.has_residual()) rows.residuals.resize(extractor.network_count());
+  CKN_RETURN_IF_ERROR(EncodeRows(pipeline, source, range, flags, path, rows.residuals));
   if (data != nullptr) {
     const auto first = data->labels.begin() + static_cast<std::ptrdiff_t>(range.first);
-    labels.assign(first, first + static_cast<std::ptrdiff_t>(range.count));
+    rows.labels.assign(first, first + static_cast<std::ptrdiff_t>(range.count));
   }
-  return FinishShard(flags.out, shard, of, labels);
+  return FinishShard(flags.out, shard, of, rows);
 }
 
 absl::Status RunEncode(const EncodeFlags& flags) {
@@ -127,7 +166,7 @@ absl::Status RunEncode(const EncodeFlags& flags) {
       },
       .name = [&](std::size_t i) { return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i]; }};
   if (!flags.shard.empty()) return EncodeShard(flags, loaded, pipeline, data ? &*data : nullptr, source);
-  return EncodeRows(pipeline, source, {.first = 0, .count = source.count}, flags.threads, flags.out);
+  return EncodeRows(pipeline, source, {.first = 0, .count = source.count}, flags, flags.out);
 }
 
 }  // namespace
@@ -144,7 +183,9 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
       "which\n"
       "each writes its rows and, last of all, a manifest. A shard that is there whole is not made again. ckn merge "
       "joins\n"
-      "them.");
+      "them. With --unscaled the rows are as the networks give them, and the manifest holds all else that training\n"
+      "needs: ckn refit --features takes the folder instead of the data. Alone, a machine writes it with --shard "
+      "0/1.");
   command->add_option("FILE", flags->file, "Model file")->required();
   CLI::Option_group* const source = command->add_option_group("Source");
   AddDataOption(*source, flags->data);
@@ -156,6 +197,7 @@ void AddEncodeCommand(CLI::App& app, int& exit_code) {
   command->add_option("--shard", flags->shard, "Only part I, from 0, of N equal parts of the rows")
       ->type_name("I/N")
       ->check([](const std::string& text) { return std::string(ParseShard(text).status().message()); });
+  command->add_flag("--unscaled", flags->unscaled, "Features before they are centred and scaled, to train on");
   AddSplitOption(*command, flags->split);
   AddPrecisionOption(*command, flags->precision);
   AddThreadsOption(*command, flags->threads);

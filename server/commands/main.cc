@@ -50,7 +50,8 @@ int Run(int argc, char** argv) {
     return 2;
   }
   absl::StatusOr<std::vector<std::string>> arguments =
-      ckn::AddSettings({argv, argv + argc}, *app.get_subcommand("serve"), "CKN_");
+      // CKN_DATA_DIR is of the tests and ./run.
+      ckn::AddSettings({argv, argv + argc}, *app.get_subcommand("serve"), "CKN_", {"CKN_SIMD", "CKN_DATA_DIR"});
   if (!arguments.ok()) {
     std::fprintf(stderr, "ckn serve: %s\n", std::string(arguments.status().message()).c_str());
     return 2;

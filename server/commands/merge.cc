@@ -6,7 +6,7 @@
 #include "server/base/status.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
-#include "server/commands/feature_shards.h"
+#include "server/training/feature_shards.h"
 
 namespace ckn {
 namespace {
@@ -31,7 +31,7 @@ void AddMergeCommand(CLI::App& app, int& exit_code) {
       "Example:\n"
       "  ckn merge shards --out features.npy\n"
       "Checks that all shards are there, belong together and are as they were written. The file is the one that\n"
-      "ckn encode writes without --shard.");
+      "ckn encode writes without --shard. ckn refit --features takes the shards as they are.");
   command->add_option("FOLDER", flags->folder, "Folder of the shards")->required();
   command->add_option("--out", flags->out, "File to write")->type_name("NPY")->required();
   command->callback([flags, &exit_code] { exit_code = ExitCode("merge", RunMerge(*flags)); });

@@ -183,7 +183,8 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       "calls; a file that cannot be used is logged and counted, and what was there goes on serving.\n"
       "Every option can also be set in a file (--config) and in the environment, as CKN_ and its name in capitals with "
       "_\n"
-      "for -: CKN_MAX_IMAGES. Options count before the environment, and that before the file.");
+      "for -: CKN_MAX_IMAGES. Options count before the environment, and that before the file. Names that are no\n"
+      "option's are refused in both, but for the variables that Kubernetes makes of a Service named ckn.");
 
   serve
       ->add_option("--models", flags->models,

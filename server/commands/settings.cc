@@ -1,11 +1,14 @@
 #include "server/commands/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -47,15 +50,35 @@ absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const
   return arguments;
 }
 
-std::vector<std::string> FromEnvironment(const CLI::App& command, const std::string& prefix) {
+// Whether Kubernetes may have made the variable, of a Service whose name begins like the prefix: what comes after the
+// prefix is [NAME_]SERVICE_HOST, SERVICE_PORT[_NAME], PORT or PORT_8500_TCP[_ADDR|_PORT|_PROTO].
+bool IsServiceLink(absl::string_view name) {
+  const std::string padded = absl::StrCat("_", name, "_");
+  return absl::EndsWith(padded, "_SERVICE_HOST_") || absl::StrContains(padded, "_SERVICE_PORT_") ||
+         absl::EndsWith(padded, "_PORT_") || absl::StrContains(padded, "_TCP_") || absl::StrContains(padded, "_UDP_");
+}
+
+absl::StatusOr<std::vector<std::string>> FromEnvironment(const CLI::App& command, const std::string& prefix,
+                                                         const std::set<std::string>& others) {
+  std::set<std::string> known = others;
   std::vector<std::string> arguments;
   for (const CLI::Option* const option : command.get_options()) {
     if (!IsSetting(*option)) continue;
     const std::string name = option->get_name().substr(2);
     const std::string variable = prefix + absl::StrReplaceAll(absl::AsciiStrToUpper(name), {{"-", "_"}});
+    known.insert(variable);
     if (const char* const value = std::getenv(variable.c_str())) {
       arguments.push_back(absl::StrCat("--", name, "=", value));
     }
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    const absl::string_view variable = text.substr(0, text.find('='));
+    if (!absl::StartsWith(variable, prefix) || known.contains(std::string(variable))) continue;
+    if (IsServiceLink(variable.substr(prefix.size()))) continue;
+    return absl::InvalidArgumentError(absl::StrCat("environment: got ", Quote({variable.data(), variable.size()}),
+                                                   ", expected ", prefix, "NAME with the name of an option of ",
+                                                   command.get_name()));
   }
   return arguments;
 }
@@ -75,7 +98,7 @@ std::string ConfigFile(const std::vector<std::string>& arguments) {
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> AddSettings(std::vector<std::string> arguments, const CLI::App& command,
-                                                     const std::string& prefix) {
+                                                     const std::string& prefix, const std::set<std::string>& others) {
   if (arguments.size() < 2 || arguments[1] != command.get_name()) return arguments;
   std::vector<std::string> settings;
   if (const std::string path = ConfigFile(arguments); !path.empty()) {
@@ -83,7 +106,7 @@ absl::StatusOr<std::vector<std::string>> AddSettings(std::vector<std::string> ar
     CKN_RETURN_IF_ERROR(Annotate(from_file.status(), Printable(path)));
     settings = *std::move(from_file);
   }
-  const std::vector<std::string> from_environment = FromEnvironment(command, prefix);
+  CKN_ASSIGN_OR_RETURN(const std::vector<std::string> from_environment, FromEnvironment(command, prefix, others));
   settings.insert(settings.end(), from_environment.begin(), from_environment.end());
   arguments.insert(arguments.begin() + 2, settings.begin(), settings.end());
   return arguments;

@@ -105,6 +105,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   network->require_option(1);
 
+  AddDataOption(*command, flags->training.data)->required();
   AddTrainingOptions(*command, flags->training);
   command->add_flag("--resume", options.resume, "Continue from FILE.checkpoint if it is there");
 

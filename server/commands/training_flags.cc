@@ -16,7 +16,6 @@ namespace ckn {
 
 void AddTrainingOptions(CLI::App& command, TrainingFlags& flags) {
   TrainerOptions& options = flags.options;
-  AddDataOption(command, flags.data)->required();
   command.add_option("--out", flags.out, "Model file to write")->type_name("FILE")->required();
   command
       .add_option("--name", options.model_name,
@@ -63,9 +62,16 @@ void AddClassifierOptions(CLI::App& command, TrainingFlags& flags) {
 }
 
 void CheckTrainingOptions(const TrainingFlags& flags) {
-  if (flags.options.c_log2_min <= flags.options.c_log2_max) return;
-  throw CLI::ValidationError("--c-min", absl::StrCat("got ", flags.options.c_log2_min, ", expected at most --c-max, ",
-                                                     flags.options.c_log2_max));
+  const TrainerOptions& options = flags.options;
+  if (options.c_log2_min > options.c_log2_max) {
+    throw CLI::ValidationError(
+        "--c-min", absl::StrCat("got ", options.c_log2_min, ", expected at most --c-max, ", options.c_log2_max));
+  }
+  if (options.c_log2_min == options.c_log2_max && options.held_out > 0) {
+    throw CLI::ValidationError("--validation-size",
+                               absl::StrCat("got ", options.held_out, ", but --c-min ", options.c_log2_min,
+                                            " and --c-max ", options.c_log2_max, " leave nothing to validate"));
+  }
 }
 
 absl::StatusOr<TrainingData> LoadTrainingData(const TrainingFlags& flags, std::optional<ImageSize> stretch,

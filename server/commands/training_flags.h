@@ -19,7 +19,7 @@ struct TrainingFlags {
   TrainerOptions options;
 };
 
-// Data, output and what concerns the whole run.
+// Output and what concerns the whole run, except the data.
 void AddTrainingOptions(CLI::App& command, TrainingFlags& flags);
 // How C is chosen.
 void AddClassifierOptions(CLI::App& command, TrainingFlags& flags);

@@ -122,6 +122,11 @@ absl::Status Server::StartGrpc() {
   const int message_bytes = static_cast<int>(options_.limits.max_message_bytes);
   builder.SetMaxReceiveMessageSize(message_bytes);
   builder.SetMaxSendMessageSize(message_bytes);
+  // gRPC unpacks a message whole before it looks at its size: a megabyte may become a gigabyte. Images are compressed
+  // in themselves.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   // Of messages that are still being received, of which the executor does not know yet: as much again, and one more.
   grpc::ResourceQuota quota("ckn");
   quota.Resize(static_cast<std::size_t>(options_.max_in_flight_bytes + options_.limits.max_message_bytes));

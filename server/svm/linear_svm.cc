@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "server/simd/dot.h"
+
 namespace ckn {
 
 void Standardization::Apply(std::span<float> features) const {
@@ -26,11 +28,9 @@ void Standardize(std::span<const Standardization> standardizations, std::span<fl
 
 std::vector<float> LinearSvm::Score(std::span<const float> features) const {
   assert(static_cast<int>(features.size()) == this->features());
-  const Eigen::Map<const Eigen::VectorXf> x(features.data(), static_cast<Eigen::Index>(features.size()));
   std::vector<float> scores(weights.rows());
-  for (Eigen::Index c = 0; c < weights.rows(); ++c) {
-    scores[c] = weights.row(c).dot(x) + bias[c];
-  }
+  RowDots(weights.data(), scores.size(), features.size(), features.data(), scores.data());
+  for (Eigen::Index c = 0; c < weights.rows(); ++c) scores[c] += bias[c];
   return scores;
 }
 

@@ -162,13 +162,14 @@ bool HasSplit(const std::string& name, Split split) {
   return parsed.ok() && parsed->kind->has(parsed->folder, split);
 }
 
-absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data) {
+absl::Status ReadClassNamesFrom(const std::string& path, DatasetLabels& data) {
   CKN_ASSIGN_OR_RETURN(data.class_names, ReadClassNames(path, data.class_names.size()));
   data.has_class_names = true;
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int>> MatchClasses(const Dataset& data, const std::vector<std::string>& model_classes) {
+absl::StatusOr<std::vector<int>> MatchClasses(const DatasetLabels& data,
+                                              const std::vector<std::string>& model_classes) {
   std::vector<int> indices;
   if (!data.has_class_names) {
     if (data.class_names.size() > model_classes.size()) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,26 +11,34 @@
 
 namespace ckn {
 
-// A labelled set of images, all of one size.
-struct Dataset {
-  std::string title;  // KIND and the folder's last component, for people
-  int height = 0;
-  int width = 0;
-  int channels = 0;                  // 1 or 3 (R, G, B)
-  std::vector<std::uint8_t> pixels;  // [size()][height][width][channels]
-  std::vector<int> labels;           // [size()], indices into class_names
+// A labelled set of images without their pixels.
+struct DatasetLabels {
+  std::string title;        // KIND and the folder's last component, for people
+  std::vector<int> labels;  // [size()], indices into class_names
   std::vector<std::string> class_names;
   // False when the files hold no names: then class_names are the label numbers, and classes are told by their numbers.
   bool has_class_names = true;
   // Subsets of the training images that the data set predefines (STL-10), each ascending; mostly none.
   std::vector<std::vector<std::size_t>> folds;
-  std::vector<std::string> item_names;  // file names of an image folder; empty for the other kinds
 
   [[nodiscard]] std::size_t size() const { return labels.size(); }
+};
+
+// The images with it, all of one size.
+struct Dataset : DatasetLabels {
+  int height = 0;
+  int width = 0;
+  int channels = 0;                     // 1 or 3 (R, G, B)
+  std::vector<std::uint8_t> pixels;     // [size()][height][width][channels]
+  std::vector<std::string> item_names;  // file names of an image folder; empty for the other kinds
+
   [[nodiscard]] ImageU8 Image(std::size_t index) const;
 };
 
 enum class Split { kTrain, kTest };
+
+// "train" or "test".
+std::string_view SplitName(Split split);
 
 struct ImageSize {
   int height = 0;
@@ -59,11 +68,11 @@ bool HasSplit(const std::string& name, Split split);
 
 // Replaces the class names by the lines of a text file, for labels 0, 1, ... INVALID_ARGUMENT: too few, empty, repeated
 // or unprintable names; NOT_FOUND.
-absl::Status ReadClassNamesFrom(const std::string& path, Dataset& data);
+absl::Status ReadClassNamesFrom(const std::string& path, DatasetLabels& data);
 
 // For each class of the data its index in the model: by name, or by number when the data have no names.
 // INVALID_ARGUMENT when the model does not have it.
-absl::StatusOr<std::vector<int>> MatchClasses(const Dataset& data, const std::vector<std::string>& model_classes);
+absl::StatusOr<std::vector<int>> MatchClasses(const DatasetLabels& data, const std::vector<std::string>& model_classes);
 
 // Lower-case hex SHA-256 over the content as loaded: size, labels, pixels; independent of compression and folder.
 std::string DatasetSha256(const Dataset& data);

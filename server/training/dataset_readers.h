@@ -26,9 +26,6 @@ bool HasCifar10(const std::filesystem::path& folder, Split split);
 bool HasStl10(const std::filesystem::path& folder, Split split);
 bool HasImageFolder(const std::filesystem::path& folder, Split split);
 
-// "train" or "test".
-std::string_view SplitName(Split split);
-
 bool IsFile(const std::filesystem::path& path);
 
 // A whole file whose size must be a positive multiple of `unit` bytes; the size is checked before memory is asked for.

@@ -65,52 +65,58 @@ absl::Status CheckValidation(const ValidationPlan& plan, std::span<const int> la
                       needed));
 }
 
-absl::StatusOr<double> TestErrorPercent(const Model& model, const Dataset& test, ThreadPool& pool,
+absl::StatusOr<double> TestErrorPercent(const Model& model, const LabelledFeatures& test, ThreadPool& pool,
                                         const Progress& progress) {
-  CKN_ASSIGN_OR_RETURN(const std::vector<int> classes, MatchClasses(test, model.class_names));
+  const std::vector<int>& labels = test.labels().labels;
+  CKN_ASSIGN_OR_RETURN(const std::vector<int> classes, MatchClasses(test.labels(), model.class_names));
   CKN_ASSIGN_OR_RETURN(const Pipeline pipeline, Pipeline::Create(model));
-  CKN_ASSIGN_OR_RETURN(const RowMatrixF scores, ScoreImages(pipeline, test, test.size(), pool, progress));
+  CKN_ASSIGN_OR_RETURN(const RowMatrixF scores, test.Score(pipeline, pool, progress));
   const std::vector<int> predicted = PredictedClasses(scores);
   std::int64_t errors = 0;
-  for (std::size_t i = 0; i < test.size(); ++i) errors += predicted[i] != classes[test.labels[i]] ? 1 : 0;
-  return 100.0 * static_cast<double>(errors) / static_cast<double>(test.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) errors += predicted[i] != classes[labels[i]] ? 1 : 0;
+  return 100.0 * static_cast<double>(errors) / static_cast<double>(labels.size());
 }
 
-// A model that has no networks yet, and the images to make it from.
+std::optional<ImageFeatures> OfImages(const Dataset* data) {
+  if (data == nullptr) return std::nullopt;
+  return ImageFeatures(*data);
+}
+
+// A model that has no networks yet, and what to make it from.
 struct Draft {
   Model model;
   TrainingSelection selection;
 };
 
 // Whatever would make the work useless is found out here, before it.
-absl::StatusOr<Draft> Begin(const std::string& architecture, const Dataset& train, const Dataset* test,
-                            const TrainerOptions& options) {
+absl::StatusOr<Draft> Begin(const std::string& architecture, const LabelledFeatures& train,
+                            const LabelledFeatures* test, const TrainerOptions& options) {
   Draft draft;
   Model& model = draft.model;
   model.name = options.model_name.empty() ? architecture : options.model_name;
-  model.class_names = train.class_names;
+  model.class_names = train.labels().class_names;
   CKN_RETURN_IF_ERROR(ValidateNames(model.name, model.class_names));
-  if (test != nullptr) CKN_RETURN_IF_ERROR(Annotate(MatchClasses(*test, model.class_names).status(), "test split"));
-  CKN_ASSIGN_OR_RETURN(draft.selection, SelectImages(train, options));
+  if (test != nullptr) {
+    CKN_RETURN_IF_ERROR(Annotate(MatchClasses(test->labels(), model.class_names).status(), "test split"));
+  }
+  CKN_ASSIGN_OR_RETURN(draft.selection, SelectImages(train.labels(), options));
   model.provenance.set_architecture(architecture);
-  model.provenance.set_dataset(train.title);
-  model.provenance.set_dataset_sha256(DatasetSha256(train));
+  model.provenance.set_dataset(train.labels().title);
+  model.provenance.set_dataset_sha256(train.sha256());
   return draft;
 }
 
 // Features and classifier for the networks of the draft.
-absl::StatusOr<Model> Finish(Draft draft, const Dataset& train, const Dataset* test, const TrainerOptions& options,
-                             ThreadPool& pool, const Progress& progress) {
+absl::StatusOr<Model> Finish(Draft draft, const LabelledFeatures& train, const LabelledFeatures* test,
+                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
   Model& model = draft.model;
   const TrainingSelection& selection = draft.selection;
   FeatureExtractor extractor;
   for (const Network& network : model.networks) CKN_RETURN_IF_ERROR(extractor.Add(network.input, network.layers));
-  progress.report(
-      absl::StrFormat("encoding %d images to %d features", selection.rows.size(), extractor.feature_count()));
   {
     std::vector<float> residuals;
-    CKN_ASSIGN_OR_RETURN(RowMatrixF features, EncodeDataset(train, selection.rows, extractor, pool, progress,
-                                                            extractor.has_residual() ? &residuals : nullptr));
+    CKN_ASSIGN_OR_RETURN(RowMatrixF features, train.Read(selection.rows, extractor, pool, progress,
+                                                         extractor.has_residual() ? &residuals : nullptr));
     if (!residuals.empty()) model.residual_quantiles = ResidualQuantiles(std::move(residuals));
     CKN_RETURN_IF_ERROR(
         TrainClassifier(selection, features, extractor.feature_counts(), options, model, pool, progress));
@@ -119,15 +125,16 @@ absl::StatusOr<Model> Finish(Draft draft, const Dataset& train, const Dataset* t
     const absl::StatusOr<double> error = TestErrorPercent(model, *test, pool, progress);
     CKN_RETURN_IF_ERROR(Annotate(error.status(), "test split"));
     model.provenance.set_test_error_percent(*error);
-    model.provenance.set_test_count(static_cast<std::int64_t>(test->size()));
-    progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->size()));
+    model.provenance.set_test_count(static_cast<std::int64_t>(test->labels().size()));
+    progress.report(absl::StrFormat("test error %.2f %% of %d images", *error, test->labels().size()));
   }
   return std::move(draft.model);
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std::int64_t size, std::uint64_t seed) {
+absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const DatasetLabels& data, std::int64_t size,
+                                                        std::uint64_t seed) {
   if (size < 0 || static_cast<std::size_t>(size) > data.size()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("training size: got %d, expected at most the %d images of the data set", size, data.size()));
@@ -151,7 +158,7 @@ absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std
   return chosen;
 }
 
-absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options) {
+absl::StatusOr<TrainingSelection> SelectImages(const DatasetLabels& train, const TrainerOptions& options) {
   std::vector<std::size_t> subset;
   if (options.fold >= 0) {
     if (std::cmp_greater_equal(options.fold, train.folds.size())) {
@@ -220,7 +227,10 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
     return absl::InvalidArgumentError(absl::StrFormat("pairs: got %d, expected at least %d for stochastic gradients",
                                                       options.learning.pairs, kStochasticBatch));
   }
-  CKN_ASSIGN_OR_RETURN(Draft draft, Begin(recipe.name(), train, test, options));
+  const ImageFeatures of_train(train);
+  const std::optional<ImageFeatures> of_test = OfImages(test);
+  const ImageFeatures* const test_features = of_test ? &*of_test : nullptr;
+  CKN_ASSIGN_OR_RETURN(Draft draft, Begin(recipe.name(), of_train, test_features, options));
 
   LayerJournal journal;
   if (!options.checkpoint_path.empty()) {
@@ -238,10 +248,10 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
                          LearnNetwork(plan, train, ascending, options.learning, options.seed, journal, pool, part));
     draft.model.networks.push_back(std::move(network));
   }
-  return Finish(std::move(draft), train, test, options, pool, progress);
+  return Finish(std::move(draft), of_train, test_features, options, pool, progress);
 }
 
-absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
+absl::StatusOr<Model> Refit(std::vector<Network> networks, const LabelledFeatures& train, const LabelledFeatures* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
   constexpr ModelLimits kLimits;
   if (networks.empty() || std::cmp_greater(networks.size(), kLimits.max_networks)) {
@@ -259,14 +269,22 @@ absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train,
     return absl::InvalidArgumentError(
         absl::StrFormat("networks: got %d features in all, expected at most %d", features, kLimits.max_features));
   }
-  const InputSpec& input = networks.front().input;
-  if (input.resize == ResizePolicy::kReject && (input.height != train.height || input.width != train.width)) {
-    return absl::InvalidArgumentError(absl::StrFormat("the networks take images of %dx%d, the data have %dx%d",
-                                                      input.height, input.width, train.height, train.width));
-  }
   CKN_ASSIGN_OR_RETURN(Draft draft, Begin(absl::StrJoin(names, "+"), train, test, options));
   draft.model.networks = std::move(networks);
   return Finish(std::move(draft), train, test, options, pool, progress);
+}
+
+absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
+                            const TrainerOptions& options, ThreadPool& pool, const Progress& progress) {
+  for (const Network& network : networks) {
+    const InputSpec& input = network.input;
+    if (input.resize == ResizePolicy::kReject && (input.height != train.height || input.width != train.width)) {
+      return absl::InvalidArgumentError(absl::StrFormat("the networks take images of %dx%d, the data have %dx%d",
+                                                        input.height, input.width, train.height, train.width));
+    }
+  }
+  const std::optional<ImageFeatures> of_test = OfImages(test);
+  return Refit(std::move(networks), ImageFeatures(train), of_test ? &*of_test : nullptr, options, pool, progress);
 }
 
 }  // namespace ckn

@@ -10,6 +10,7 @@
 #include "server/base/thread_pool.h"
 #include "server/store/model.h"
 #include "server/training/dataset.h"
+#include "server/training/labelled_features.h"
 #include "server/training/layer_learner.h"
 #include "server/training/model_selection.h"
 #include "server/training/progress.h"
@@ -36,7 +37,8 @@ struct TrainerOptions {
 // Indices of a random subset with an equal number of images a class (the first classes get one more when it does not
 // divide; a class that has too few gives what it has, and the others more), ascending.
 // INVALID_ARGUMENT when there are not that many images.
-absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const Dataset& data, std::int64_t size, std::uint64_t seed);
+absl::StatusOr<std::vector<std::size_t>> BalancedSubset(const DatasetLabels& data, std::int64_t size,
+                                                        std::uint64_t seed);
 
 // The images a classifier is learned from.
 struct TrainingSelection {
@@ -47,7 +49,7 @@ struct TrainingSelection {
 
 // By train_size or fold, seed, held_out, folds and the grid of C. INVALID_ARGUMENT when a class would be left without
 // images.
-absl::StatusOr<TrainingSelection> SelectImages(const Dataset& train, const TrainerOptions& options);
+absl::StatusOr<TrainingSelection> SelectImages(const DatasetLabels& train, const TrainerOptions& options);
 
 // Chooses C and trains the classifier of `model`, whose networks and classes are set; fills their standardisation, the
 // SVM and what the provenance says of them. features [rows][features + 1] of the selection, `feature_counts` of each
@@ -62,7 +64,10 @@ absl::StatusOr<Model> Train(const v1::Recipe& recipe, const Dataset& train, cons
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress);
 
 // The same with networks that are learned already, on whatever data: only their standardisation and the classifier are
-// new. INVALID_ARGUMENT when the networks do not take the same images, or not the data's.
+// new. INVALID_ARGUMENT when the networks do not take the same images, or not the data's. The features must be those
+// that the networks give.
+absl::StatusOr<Model> Refit(std::vector<Network> networks, const LabelledFeatures& train, const LabelledFeatures* test,
+                            const TrainerOptions& options, ThreadPool& pool, const Progress& progress);
 absl::StatusOr<Model> Refit(std::vector<Network> networks, const Dataset& train, const Dataset* test,
                             const TrainerOptions& options, ThreadPool& pool, const Progress& progress);
 

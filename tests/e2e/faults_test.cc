@@ -108,10 +108,11 @@ class FaultsTest : public ::testing::Test {
 };
 
 TEST_F(FaultsTest, ACancelStormLeavesNothingInFlight) {
+  constexpr int kRounds = 30, kCalls = 20;
+  options_.max_queue = kRounds * kCalls;  // calls that are cancelled keep their place until a worker has seen it
   ASSERT_NO_FATAL_FAILURE(Start({.height = 32, .width = 32, .filters = 32}));
   const auto stub = v1::Inference::NewStub(channel_);
   const v1::ClassifyRequest request = Request(8);
-  constexpr int kRounds = 30, kCalls = 20;
   struct Call {
     grpc::ClientContext context;
     v1::ClassifyResponse response;

@@ -300,6 +300,22 @@ TEST_F(ServeSettingsTest, WhatIsPrintedCanBeRead) {
   EXPECT_EQ(Serve({"--print-config", "--config", folder_.Write("ckn.conf", printed)}).out, printed);
 }
 
+TEST_F(ServeSettingsTest, AVariableThatIsNoSettingIsRefusedUnlessItIsKubernetes) {
+  const auto serve_with = [](const std::string& variable) {
+    return RunProgram({"/usr/bin/env", variable + "=1", CKN_BINARY, "serve", "--print-config"});
+  };
+  for (const char* const wrong : {"CKN_MAX_IMAGE", "CKN_MAX-IMAGES", "CKN_", "CKN_PRINT_CONFIG", "CKN_HELP"}) {
+    const Finished refused = serve_with(wrong);
+    EXPECT_EQ(refused.exit_code, 2) << wrong;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("environment"), HasSubstr(absl::StrCat("\"", wrong, "\"")))) << wrong;
+  }
+  for (const char* const other :
+       {"CKN_DATA_DIR", "CKN_SERVICE_HOST", "CKN_SERVICE_PORT", "CKN_SERVICE_PORT_GRPC", "CKN_PORT",
+        "CKN_PORT_8500_TCP", "CKN_PORT_8500_TCP_ADDR", "CKN_HEADLESS_SERVICE_HOST", "MY_CKN_IMAGES"}) {
+    EXPECT_EQ(serve_with(other).exit_code, 0) << other;
+  }
+}
+
 TEST_F(ServeSettingsTest, WrongSettingsAreExitCodeTwoWithTheirPlace) {
   const Finished unknown = Serve({"--config", folder_.Write("ckn.conf", "queue = 3\nmax_images = 7\n")});
   EXPECT_EQ(unknown.exit_code, 2);

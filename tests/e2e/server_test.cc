@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -182,6 +183,24 @@ TEST_F(ServerTest, MessageLimitIsExact) {
     } else {
       EXPECT_EQ(response.status().code(), absl::StatusCode::kResourceExhausted) << size;
     }
+  }
+}
+
+TEST_F(ServerTest, PackedMessagesAreRefusedBeforeTheyAreUnpacked) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto channel =
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->grpc_port()), grpc::InsecureChannelCredentials());
+  const auto stub = v1::Inference::NewStub(channel);
+  v1::ClassifyRequest request;
+  request.add_images()->set_encoded(Png(1));
+  for (const auto& [algorithm, expected] : {std::pair(GRPC_COMPRESS_GZIP, grpc::StatusCode::UNIMPLEMENTED),
+                                            std::pair(GRPC_COMPRESS_DEFLATE, grpc::StatusCode::UNIMPLEMENTED),
+                                            std::pair(GRPC_COMPRESS_NONE, grpc::StatusCode::OK)}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    v1::ClassifyResponse response;
+    const grpc::Status status = stub->Classify(&context, request, &response);
+    EXPECT_EQ(status.error_code(), expected) << algorithm << ": " << status.error_message();
   }
 }
 

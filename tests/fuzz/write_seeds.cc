@@ -13,9 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "ckn/v1/inference.pb.h"
 #include "inference/open_inference.pb.h"
+#include "server/base/regular_file.h"
 #include "server/store/model_file.h"
+#include "server/training/feature_shards.h"
 #include "tests/image/image_files.h"
 #include "tests/testing/model_kinds.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
 namespace ckn::testing {
@@ -246,6 +249,38 @@ void AddDatasets(Seeds& seeds) {
             kind(5) + Part("P5 2 1 255\nab") + Part(PngFile(CountingImage(2, 3, 1))) + Part("P6 1 1 255\nabc"));
 }
 
+// The manifests of two shards, without their arrays.
+void AddShards(Seeds& seeds) {
+  FeatureSource source;
+  source.model = "tiny";
+  source.data = "mnist:digits";
+  source.split = "train";
+  source.images = 3;
+  source.features = 2;
+  const TempDir folder;
+  const auto manifests = [&](const ShardRows& first, const ShardRows& second) {
+    std::string parts;
+    for (int i = 0; i < 2; ++i) {
+      const Shard shard{.index = i, .count = 2};
+      std::filesystem::path path = ShardPath(folder.path(), shard);
+      (void)folder.Write(path.filename().string(), "array");
+      (void)FinishShard(folder.path(), shard, source, i == 0 ? first : second);
+      parts += Part(ReadWholeFile(path.replace_extension(".json")).value_or(""));
+    }
+    return parts;
+  };
+  seeds.Add("shards", "standardized", manifests({.labels = {0, 1}, .residuals = {}}, {.labels = {1}, .residuals = {}}));
+  source.standardized = false;
+  source.class_names = {"a", "b"};
+  source.folds = {{0, 2}, {1}};
+  source.decoders = "libpng 1";
+  seeds.Add("shards", "unscaled",
+            manifests({.labels = {0, 1}, .residuals = {{0.5F, 0.25F}}}, {.labels = {1}, .residuals = {{1e-9F}}}));
+  source.class_names.clear();
+  source.folds.clear();
+  seeds.Add("shards", "files", manifests({}, {}));
+}
+
 }  // namespace
 }  // namespace ckn::testing
 
@@ -262,6 +297,7 @@ int main(int argc, char** argv) {
   ckn::testing::AddRecipes(seeds);
   ckn::testing::AddSettings(seeds);
   ckn::testing::AddDatasets(seeds);
+  ckn::testing::AddShards(seeds);
   if (seeds.ok()) return 0;
   std::fprintf(stderr, "%s: cannot write\n", argv[1]);
   return 1;
