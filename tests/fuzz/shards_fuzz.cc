@@ -42,13 +42,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::filesystem::path path = ckn::ShardPath(folder.path(), {.index = i, .count = kShards});
     path.replace_extension(".json");
     std::filesystem::remove(path);
-    if (const std::string_view manifest = input.Part(); !manifest.empty()) folder.Write(path.filename().string(), manifest);
+    if (const std::string_view manifest = input.Part(); !manifest.empty())
+      folder.Write(path.filename().string(), manifest);
   }
   const absl::StatusOr<ckn::FeatureShards> shards = ckn::FeatureShards::Open(folder.path());
   if (shards.ok()) {
     CheckShards(*shards);
-    const absl::StatusOr<bool> done =
-        ckn::ShardIsDone(folder.path(), {.index = 0, .count = kShards}, shards->source());
+    const absl::StatusOr<bool> done = ckn::ShardIsDone(folder.path(), {.index = 0, .count = kShards}, shards->source());
     CKN_FUZZ_CHECK(done.ok() && !*done, done.status().ToString());
   } else {
     CheckErrorMessage(shards.status());
