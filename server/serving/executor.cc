@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "hwy/cache_control.h"
 #include "server/base/status.h"
 
 namespace ckn {
@@ -17,15 +18,15 @@ namespace {
 constexpr absl::Duration kMaxLeft = absl::Microseconds(200);
 
 // How long a thread waits awake for the next of the loops that are to come, and for those who help with its own.
-constexpr absl::Duration kWatch = absl::Microseconds(300);
+constexpr std::chrono::microseconds kWatch(300);
 
 // Whether `done` came true within kWatch.
 template <typename Done>
 bool WaitAwake(Done done) {
   constexpr int kPauses = 32;  // about a microsecond, in which a thread on the same core has it for itself
-  for (const absl::Time end = absl::Now() + kWatch; !done();) {
-    if (absl::Now() >= end) return false;
-    for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
+  for (const auto end = std::chrono::steady_clock::now() + kWatch; !done();) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    for (int i = 0; i < kPauses; ++i) hwy::Pause();
   }
   return true;
 }
