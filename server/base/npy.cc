@@ -48,8 +48,9 @@ absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, std::span<c
     return absl::InvalidArgumentError(absl::StrCat(path, ": got ", shape.size(), " dimensions, expected at most 32"));
   }
   CKN_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  CKN_RETURN_IF_ERROR(file.Append(Header(shape)));
-  return NpyWriter(path, std::move(file), count);
+  NpyWriter writer(path, std::move(file), count);
+  CKN_RETURN_IF_ERROR(writer.Write(Header(shape)));
+  return writer;
 }
 
 absl::Status NpyWriter::Append(std::span<const float> values) {
@@ -60,6 +61,11 @@ absl::Status NpyWriter::Append(std::span<const float> values) {
   written_ += static_cast<std::int64_t>(values.size());
   std::string bytes;
   AppendFloats(values, bytes);
+  return Write(bytes);
+}
+
+absl::Status NpyWriter::Write(const std::string& bytes) {
+  sha256_->Update(bytes);
   return file_.Append(bytes);
 }
 

@@ -68,9 +68,10 @@ absl::Status EncodeRow(const Pipeline& pipeline, const ImageU8& image, bool unsc
 }
 
 // Writes the rows of some images, one after the other in blocks, so that memory does not grow with their number.
-// `residuals` is as long as the networks whose residuals it gets.
-absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const RowRange& range, const EncodeFlags& flags,
-                        const std::string& out, std::span<std::vector<float>> residuals = {}) {
+// `residuals` is as long as the networks whose residuals it gets. Returns the file's SHA-256.
+absl::StatusOr<std::string> EncodeRows(const Pipeline& pipeline, const Source& source, const RowRange& range,
+                                       const EncodeFlags& flags, const std::string& out,
+                                       std::span<std::vector<float>> residuals = {}) {
   constexpr std::size_t kBlock = 256;
   const auto features = static_cast<std::size_t>(pipeline.feature_count());
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(range.count), pipeline.feature_count()};
@@ -101,7 +102,7 @@ absl::Status EncodeRows(const Pipeline& pipeline, const Source& source, const Ro
   CKN_RETURN_IF_ERROR(writer.Close());
   std::fprintf(stderr, "%s: %zu image%s, float32 [%zu][%d]\n", out.c_str(), range.count, range.count == 1 ? "" : "s",
                range.count, pipeline.feature_count());
-  return absl::OkStatus();
+  return writer.Sha256();
 }
 
 absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, const Pipeline& pipeline,
@@ -140,12 +141,12 @@ absl::Status EncodeShard(const EncodeFlags& flags, const LoadedModel& loaded, co
   ShardRows rows;
   const FeatureExtractor& extractor = pipeline.extractor();
   if (flags.unscaled && extractor.has_residual()) rows.residuals.resize(extractor.network_count());
-  CKN_RETURN_IF_ERROR(EncodeRows(pipeline, source, range, flags, path, rows.residuals));
+  CKN_ASSIGN_OR_RETURN(const std::string sha256, EncodeRows(pipeline, source, range, flags, path, rows.residuals));
   if (data != nullptr) {
     const auto first = data->labels.begin() + static_cast<std::ptrdiff_t>(range.first);
     rows.labels.assign(first, first + static_cast<std::ptrdiff_t>(range.count));
   }
-  return FinishShard(flags.out, shard, of, rows);
+  return FinishShard(flags.out, shard, of, sha256, rows);
 }
 
 absl::Status RunEncode(const EncodeFlags& flags) {
@@ -166,7 +167,7 @@ absl::Status RunEncode(const EncodeFlags& flags) {
       },
       .name = [&](std::size_t i) { return data ? absl::StrCat(flags.data, ": image ", i) : flags.images[i]; }};
   if (!flags.shard.empty()) return EncodeShard(flags, loaded, pipeline, data ? &*data : nullptr, source);
-  return EncodeRows(pipeline, source, {.first = 0, .count = source.count}, flags, flags.out);
+  return EncodeRows(pipeline, source, {.first = 0, .count = source.count}, flags, flags.out).status();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // ckn serve: loads the models of a folder and answers calls until SIGTERM or SIGINT.
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -23,6 +24,7 @@
 #include "server/commands/settings.h"
 #include "server/serving/server.h"
 #include "server/serving/stop_signals.h"
+#include "spdlog/sinks/dup_filter_sink.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -57,18 +59,26 @@ struct ServeFlags {
   int slow_ms = 0;
 };
 
+constexpr const char* kGrpcLogger = "grpc";
+
 // What gRPC has to say goes where the rest of the log goes.
 void LogFromGrpc(gpr_log_func_args* args) {
   const auto level = args->severity == GPR_LOG_SEVERITY_ERROR  ? spdlog::level::warn
                      : args->severity == GPR_LOG_SEVERITY_INFO ? spdlog::level::debug
                                                                : spdlog::level::trace;
-  spdlog::log(level, "grpc: {}", args->message);
+  if (const auto logger = spdlog::get(kGrpcLogger)) logger->log(level, "grpc: {}", args->message);
 }
 
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("ckn");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ %v");
   logger->set_level(spdlog::level::from_str(level));
+  // Some of it a client can cause with every call, of which gRPC tells us nothing else.
+  const auto once = std::make_shared<spdlog::sinks::dup_filter_sink_mt>(std::chrono::seconds(10));
+  once->add_sink(logger->sinks().front());
+  auto of_grpc = std::make_shared<spdlog::logger>(kGrpcLogger, once);
+  of_grpc->set_level(logger->level());
+  spdlog::register_logger(std::move(of_grpc));
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(&LogFromGrpc);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <regex>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -29,6 +30,13 @@ bool IsSetting(const CLI::Option& option) {
          name != kPrintConfig;
 }
 
+// As an argument. An empty value would be none, and the next argument be taken for it; and whoever writes one may mean
+// the default or nothing: a token file that is not asked for leaves a server open.
+absl::StatusOr<std::string> Argument(const std::string& name, const std::string& value) {
+  if (value.empty()) return absl::InvalidArgumentError("no value; leave it out for the default");
+  return absl::StrCat("--", name, "=", value);
+}
+
 absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const CLI::App& command) {
   CKN_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
   std::vector<std::string> arguments;
@@ -45,17 +53,21 @@ absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const
                                                      ", expected NAME = VALUE with the name of an option of ",
                                                      command.get_name()));
     }
-    arguments.push_back(absl::StrCat("--", name, "=", absl::StripAsciiWhitespace(setting.second)));
+    absl::StatusOr<std::string> argument = Argument(name, std::string(absl::StripAsciiWhitespace(setting.second)));
+    CKN_RETURN_IF_ERROR(Annotate(argument.status(), absl::StrCat("line ", number, ": ", name)));
+    arguments.push_back(*std::move(argument));
   }
   return arguments;
 }
 
-// Whether Kubernetes may have made the variable, of a Service whose name begins like the prefix: what comes after the
-// prefix is [NAME_]SERVICE_HOST, SERVICE_PORT[_NAME], PORT or PORT_8500_TCP[_ADDR|_PORT|_PROTO].
-bool IsServiceLink(absl::string_view name) {
-  const std::string padded = absl::StrCat("_", name, "_");
-  return absl::EndsWith(padded, "_SERVICE_HOST_") || absl::StrContains(padded, "_SERVICE_PORT_") ||
-         absl::EndsWith(padded, "_PORT_") || absl::StrContains(padded, "_TCP_") || absl::StrContains(padded, "_UDP_");
+// Whether Kubernetes has made the variable, of a Service whose name begins like the prefix: after that come, as the
+// case may be, the rest of the Service's name and what is in these patterns.
+bool IsServiceLink(const std::string& name, const std::string& value) {
+  static const std::regex& names =
+      *new std::regex("(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)");
+  static const std::regex& address = *new std::regex("(tcp|udp|sctp)://.*");
+  return std::regex_match(name, names) ||
+         ((name == "PORT" || absl::EndsWith(name, "_PORT")) && std::regex_match(value, address));
 }
 
 absl::StatusOr<std::vector<std::string>> FromEnvironment(const CLI::App& command, const std::string& prefix,
@@ -68,17 +80,18 @@ absl::StatusOr<std::vector<std::string>> FromEnvironment(const CLI::App& command
     const std::string variable = prefix + absl::StrReplaceAll(absl::AsciiStrToUpper(name), {{"-", "_"}});
     known.insert(variable);
     if (const char* const value = std::getenv(variable.c_str())) {
-      arguments.push_back(absl::StrCat("--", name, "=", value));
+      absl::StatusOr<std::string> argument = Argument(name, value);
+      CKN_RETURN_IF_ERROR(Annotate(argument.status(), absl::StrCat("environment: ", variable)));
+      arguments.push_back(*std::move(argument));
     }
   }
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const absl::string_view text = *entry;
-    const absl::string_view variable = text.substr(0, text.find('='));
-    if (!absl::StartsWith(variable, prefix) || known.contains(std::string(variable))) continue;
-    if (IsServiceLink(variable.substr(prefix.size()))) continue;
-    return absl::InvalidArgumentError(absl::StrCat("environment: got ", Quote({variable.data(), variable.size()}),
-                                                   ", expected ", prefix, "NAME with the name of an option of ",
-                                                   command.get_name()));
+    const std::pair<std::string, std::string> set = absl::StrSplit(*entry, absl::MaxSplits('=', 1));
+    const auto& [variable, value] = set;
+    if (!absl::StartsWith(variable, prefix) || known.contains(variable)) continue;
+    if (IsServiceLink(variable.substr(prefix.size()), value)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("environment: got ", Quote(variable), ", expected ", prefix,
+                                                   "NAME with the name of an option of ", command.get_name()));
   }
   return arguments;
 }

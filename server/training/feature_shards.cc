@@ -34,7 +34,9 @@ constexpr int kMaxShards = 100'000;  // five digits in the names
 // Their product is far from overflow.
 constexpr std::uint64_t kMaxImages = std::uint64_t{1} << 36;
 constexpr std::uint64_t kMaxFeatures = std::uint64_t{1} << 24;
-constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 27;
+constexpr std::string_view kDigestKey = ",\"manifest_sha256\":\"";
+constexpr std::string_view kManifestEnd = "\"}\n";
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
 std::string ManifestPath(const std::string& folder, const Shard& shard) {
@@ -166,9 +168,21 @@ bool GetTraining(const json& root, Manifest& manifest) {
           (GetList(root, "labels", to_label, manifest.rows.labels) && manifest.rows.labels.size() == rows));
 }
 
+// Whether a manifest is as it was written. Before it is parsed: then nothing is made of what is damaged.
+bool IsWhole(std::string_view text) {
+  constexpr std::size_t kDigits = 64;
+  const std::size_t end = kDigestKey.size() + kDigits + kManifestEnd.size();
+  if (text.size() < end) return false;
+  const std::string_view object = text.substr(0, text.size() - end);
+  return text == WithDigest(std::string(object) + "}");
+}
+
 // Messages do not name the path.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   CKN_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxManifestBytes));
+  if (!IsWhole(text)) {
+    return absl::DataLossError("damaged, or not a manifest of ckn encode --shard; encode this shard again");
+  }
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   Manifest manifest;
   FeatureSource& source = manifest.source;
@@ -179,11 +193,10 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
                      Get(root, "features", kMaxFeatures, source.features) && source.features > 0 &&
                      Get(root, "shards", kMaxShards + 1, manifest.shard.count) &&
                      Get(root, "shard", static_cast<std::uint64_t>(manifest.shard.count), manifest.shard.index) &&
-                     Get(root, "sha256", manifest.sha256) &&
-                     // Older ones are all of the one kind.
-                     (!root.contains("standardized") || Get(root, "standardized", source.standardized)) &&
+                     Get(root, "sha256", manifest.sha256) && Get(root, "standardized", source.standardized) &&
                      (source.standardized || GetTraining(root, manifest));
-  if (!whole) return absl::DataLossError("not a manifest of ckn encode --shard");
+  if (!whole)
+    return absl::DataLossError("not a manifest of this version's ckn encode --shard; encode this shard again");
   return manifest;
 }
 
@@ -225,7 +238,8 @@ absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& folder) {
       }
     }
     return absl::FailedPreconditionError(absl::StrCat(folder, ": got ", manifests.size(), " of ", count,
-                                                      " shards; missing: ", absl::StrJoin(missing, ", ")));
+                                                      " shards; missing: ", absl::StrJoin(missing, ", "),
+                                                      count - manifests.size() > kShown ? ", ..." : ""));
   }
   return manifests;
 }
@@ -274,7 +288,9 @@ absl::StatusOr<bool> ShardIsDone(const std::string& folder, const Shard& shard, 
   std::error_code error;
   if (!fs::exists(path, error) && !error) return false;
   const absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (absl::IsDataLoss(manifest.status())) return false;
   CKN_RETURN_IF_ERROR(Annotate(manifest.status(), path));
+  if (manifest->shard.index != shard.index || manifest->shard.count != shard.count) return false;
   if (manifest->source != source) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": is of another run; ", Difference(manifest->source, source)));
@@ -285,24 +301,33 @@ absl::StatusOr<bool> ShardIsDone(const std::string& folder, const Shard& shard, 
 }
 
 absl::Status FinishShard(const std::string& folder, const Shard& shard, const FeatureSource& source,
-                         const ShardRows& rows) {
-  const std::string array = ShardPath(folder, shard);
-  const absl::StatusOr<std::string> sha256 = FileSha256(array);
-  CKN_RETURN_IF_ERROR(Annotate(sha256.status(), array));
+                         const std::string& array_sha256, const ShardRows& rows) {
   const RowRange range = RowsOf(shard, static_cast<std::size_t>(source.images));
   json manifest = SourceJson(source);
   manifest["shard"] = shard.index;
   manifest["shards"] = shard.count;
   manifest["first"] = range.first;
   manifest["rows"] = range.count;
-  manifest["sha256"] = *sha256;
+  manifest["sha256"] = array_sha256;
   // Those of a data set are there also when the shard has no rows.
   if (!source.class_names.empty() || !rows.labels.empty()) manifest["labels"] = rows.labels;
   // JSON's numbers are double precision, written so that they are read as they were.
   if (!source.standardized) manifest["residuals"] = rows.residuals;
   // File names may be of any bytes; what is no UTF-8 is replaced.
-  const std::string text = manifest.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string text = WithDigest(manifest.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (text.size() > kMaxManifestBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(ManifestPath(folder, shard), ": takes ", text.size(),
+                                                   " bytes, the limit is ", kMaxManifestBytes,
+                                                   "; encode in more shards"));
+  }
   return WriteFileAtomically(ManifestPath(folder, shard), text);
+}
+
+std::string WithDigest(std::string_view object) {
+  const std::string_view open = object.substr(0, object.rfind('}'));
+  std::string text(open);
+  text.append(kDigestKey).append(Sha256Hex(open)).append(kManifestEnd);
+  return text;
 }
 
 absl::StatusOr<FeatureShards> FeatureShards::Open(const std::string& folder) {
@@ -372,6 +397,14 @@ absl::Status FeatureShards::Read(
 absl::StatusOr<FeatureSource> MergeShards(const std::string& folder, const std::string& out) {
   CKN_ASSIGN_OR_RETURN(const FeatureShards shards, FeatureShards::Open(folder));
   const FeatureSource& source = shards.source();
+  for (int shard = 0; shard < shards.count(); ++shard) {
+    const Shard part{.index = shard, .count = shards.count()};
+    std::error_code error;
+    for (const std::string& path : {ShardPath(folder, part), ManifestPath(folder, part)}) {
+      if (!fs::equivalent(out, path, error)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(out, ": is one of the shards"));
+    }
+  }
   const std::array<std::int64_t, 2> shape = {source.images, source.features};
   CKN_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(out, shape));
   for (int shard = 0; shard < shards.count(); ++shard) {

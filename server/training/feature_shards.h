@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,8 +12,9 @@
 
 // The features of a data set as files that several machines write, each its part of the rows: in one folder
 //   features-00002-of-00004.npy   float32 [rows][features]
-//   features-00002-of-00004.json  what they are of, their rows and their SHA-256; written last, so that it stands for a
-//                                 part that is complete
+//   features-00002-of-00004.json  what they are of, their rows and their SHA-256, and last its own; written last, so
+//   that
+//                                 it stands for a part that is complete
 namespace ckn {
 
 // Part `index`, from 0, of `count`.
@@ -64,12 +66,16 @@ struct ShardRows {
 // Path of a shard's array; its manifest has .json at the end instead.
 std::string ShardPath(const std::string& folder, const Shard& shard);
 
-// Whether the shard is there already, whole. FAILED_PRECONDITION: there is one of something else.
+// Whether the shard is there already, whole: one that is damaged is to be made again. FAILED_PRECONDITION: there is one
+// of another run.
 absl::StatusOr<bool> ShardIsDone(const std::string& folder, const Shard& shard, const FeatureSource& source);
 
-// Writes the manifest of an array that is there.
+// Writes the manifest of an array whose file has this SHA-256: of what was written, not of what is found there.
 absl::Status FinishShard(const std::string& folder, const Shard& shard, const FeatureSource& source,
-                         const ShardRows& rows);
+                         const std::string& array_sha256, const ShardRows& rows);
+
+// The manifest of a JSON object: with one key more at its end, the SHA-256 of what is before it.
+std::string WithDigest(std::string_view object);
 
 // All shards of a folder.
 class FeatureShards {
@@ -99,7 +105,7 @@ class FeatureShards {
 };
 
 // Joins the shards of a folder into one .npy file, the same bytes that a single run writes, and says what of.
-// The codes of FeatureShards.
+// The codes of FeatureShards; INVALID_ARGUMENT: `out` is one of them.
 absl::StatusOr<FeatureSource> MergeShards(const std::string& folder, const std::string& out);
 
 }  // namespace ckn

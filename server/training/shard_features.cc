@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/base/quote.h"
 #include "server/base/status.h"
 
 namespace ckn {
@@ -24,13 +25,13 @@ absl::Status CheckFolder(const FeatureShards& shards, const LoadedModel& model, 
     return absl::FailedPreconditionError("got features of files, expected those of a data set, which has labels");
   }
   if (source.model_sha256 != model.sha256) {
-    return absl::FailedPreconditionError(absl::StrCat("model_sha256: got ", source.model_sha256, " (", source.model,
-                                                      "), expected ", model.sha256, " (", model.model.name,
-                                                      "); folders come in the order of the model files"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model_sha256: got ", Printable(source.model_sha256), " (", Printable(source.model), "), expected ",
+        model.sha256, " (", model.model.name, "); folders come in the order of the model files"));
   }
   if (const std::string expected(SplitName(split)); source.split != expected) {
     return absl::FailedPreconditionError(
-        absl::StrCat("split: got \"", source.split, "\", expected \"", expected, "\""));
+        absl::StrCat("split: got ", Quote(source.split), ", expected \"", expected, "\""));
   }
   // Of this model, so nothing but damage makes them differ.
   std::int64_t features = 0;

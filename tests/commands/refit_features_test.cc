@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/store/model_file.h"
+#include "server/training/feature_shards.h"
 #include "tests/e2e/process.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
@@ -47,6 +48,15 @@ Model PairModel() {
   for (const Network& network : model.networks) features += network.standardization.mean.size();
   model.svm.weights = RowMatrixF::Ones(model.svm.classes(), features);
   return model;
+}
+
+// Writes a manifest anew as if ckn encode had written it so.
+template <typename Change>
+void ChangeManifest(const std::string& path, const Change& change) {
+  Json manifest = Json::parse(ReadAll(path));
+  ASSERT_EQ(manifest.erase("manifest_sha256"), 1U);
+  change(manifest);
+  std::ofstream(path) << WithDigest(manifest.dump());
 }
 
 // The models tiny and pair, of one and two networks, and a data set of two splits, many of whose images are told apart
@@ -177,9 +187,7 @@ TEST_F(RefitFeaturesTest, GiveTheModelFileThatTheImagesGive) {
 // Of the machines that read the images, not of the one that trains.
 TEST_F(RefitFeaturesTest, TheModelTellsTheDecodersOfTheShards) {
   const std::string train = Encode(tiny_, "train", 1), path = train + "/features-00000-of-00001.json";
-  Json manifest = Json::parse(ReadAll(path));
-  manifest["decoders"] = "libother 1";
-  std::ofstream(path) << manifest.dump();
+  ChangeManifest(path, [](Json& manifest) { manifest["decoders"] = "libother 1"; });
   const std::string file = Refit({tiny_, "--features", train}, {"--c-min", "0", "--c-max", "0"});
   EXPECT_EQ(ParseModelFile(std::as_bytes(std::span(file)), {})->provenance.decoders(), "libother 1");
 }
@@ -198,9 +206,7 @@ TEST_F(RefitFeaturesTest, OneNetworkWithoutResidualsIsEnoughForNone) {
   // Where there must be some, a manifest without them is not one that ckn encode writes for this model.
   const std::string path = train + "/features-0000";
   for (const char* const shard : {"0-of-00002.json", "1-of-00002.json"}) {
-    Json manifest = Json::parse(ReadAll(path + shard));
-    manifest["residuals"] = Json::array();
-    std::ofstream(path + shard) << manifest.dump();
+    ChangeManifest(path + shard, [](Json& manifest) { manifest["residuals"] = Json::array(); });
   }
   EXPECT_THAT(Refused({tiny_, "--features", train}),
               HasSubstr("train: residuals: got those of 0 networks, expected 1"));
@@ -279,7 +285,8 @@ TEST_F(RefitFeaturesTest, ShardsThatAreNotWholeAreNamed) {
   std::filesystem::remove(part + ".json");
   EXPECT_THAT(Refused(refit), HasSubstr("train: got 2 of 3 shards; missing: 1"));
   std::ofstream(part + ".json") << manifest.substr(0, manifest.size() / 2);
-  EXPECT_THAT(Refused(refit), HasSubstr("features-00001-of-00003.json: not a manifest of ckn encode --shard"));
+  EXPECT_THAT(Refused(refit),
+              HasSubstr("features-00001-of-00003.json: damaged, or not a manifest of ckn encode --shard"));
   std::ofstream(part + ".json") << manifest;
 
   damaged = ReadAll(test_part + ".npy");
@@ -327,13 +334,12 @@ TEST_F(RefitFeaturesTest, FeaturesOfSomethingElseAreRefused) {
   EXPECT_THAT(Refused({tiny_, pair_, "--features", train, changed}), HasSubstr("pair-changed: data_sha256: got "));
   // Labels that are not those of the other folder.
   const std::string path = pair_train + "/features-00000-of-00001.json";
-  Json manifest = Json::parse(ReadAll(path));
-  ASSERT_EQ(manifest["labels"][59], 2);
-  manifest["labels"][59] = 1;
-  std::ofstream(path) << manifest.dump();
+  ChangeManifest(path, [](Json& manifest) {
+    ASSERT_EQ(manifest["labels"][59], 2);
+    manifest["labels"][59] = 1;
+  });
   EXPECT_THAT(Refused({tiny_, pair_, "--features", train, pair_train}), HasSubstr("pair-train: other labels as in "));
-  manifest["labels"][59] = 3;
-  std::ofstream(path) << manifest.dump();
+  ChangeManifest(path, [](Json& manifest) { manifest["labels"][59] = 3; });
   EXPECT_THAT(Refused({tiny_, pair_, "--features", train, pair_train}), HasSubstr("not a manifest"));
 }
 
@@ -345,15 +351,10 @@ TEST_F(RefitFeaturesTest, AFolderHasOneKindOfFeatures) {
   const Finished run = Ckn(unscaled);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("is of another run; got standardised features, expected unscaled"));
-  // A manifest of a time before there was the other kind.
-  const std::string path = scaled + "/features-00000-of-00002.json", joined = dir_.File("joined.npy");
-  Json manifest = Json::parse(ReadAll(path));
-  ASSERT_EQ(manifest.erase("standardized"), 1U);
-  std::ofstream(path) << manifest.dump();
   EXPECT_THAT(Ckn(encode).err, HasSubstr("is there already"));
-  EXPECT_EQ(Ckn({"merge", scaled, "--out", joined}).exit_code, 0);
+  EXPECT_EQ(Ckn({"merge", scaled, "--out", dir_.File("joined.npy")}).exit_code, 0);
   // One of each.
-  std::filesystem::remove(path);
+  std::filesystem::remove(scaled + "/features-00000-of-00002.json");
   ASSERT_EQ(Ckn(unscaled).exit_code, 0);
   EXPECT_THAT(Ckn({"merge", scaled, "--out", dir_.File("mixed.npy")}).err,
               HasSubstr("got standardised features, expected unscaled"));

@@ -304,16 +304,35 @@ TEST_F(ServeSettingsTest, AVariableThatIsNoSettingIsRefusedUnlessItIsKubernetes)
   const auto serve_with = [](const std::string& variable) {
     return RunProgram({"/usr/bin/env", variable + "=1", CKN_BINARY, "serve", "--print-config"});
   };
-  for (const char* const wrong : {"CKN_MAX_IMAGE", "CKN_MAX-IMAGES", "CKN_", "CKN_PRINT_CONFIG", "CKN_HELP"}) {
+  for (const char* const wrong : {"CKN_MAX_IMAGE", "CKN_MAX-IMAGES", "CKN_", "CKN_PRINT_CONFIG", "CKN_HELP", "CKN_PORT",
+                                  "CKN_HTTP_PORT", "CKN_MAX_TCP_CONNECTIONS"}) {
     const Finished refused = serve_with(wrong);
     EXPECT_EQ(refused.exit_code, 2) << wrong;
     EXPECT_THAT(refused.err, AllOf(HasSubstr("environment"), HasSubstr(absl::StrCat("\"", wrong, "\"")))) << wrong;
   }
   for (const char* const other :
-       {"CKN_DATA_DIR", "CKN_SERVICE_HOST", "CKN_SERVICE_PORT", "CKN_SERVICE_PORT_GRPC", "CKN_PORT",
-        "CKN_PORT_8500_TCP", "CKN_PORT_8500_TCP_ADDR", "CKN_HEADLESS_SERVICE_HOST", "MY_CKN_IMAGES"}) {
+       {"CKN_DATA_DIR", "CKN_SERVICE_HOST", "CKN_SERVICE_PORT", "CKN_SERVICE_PORT_GRPC", "CKN_PORT_8500_TCP",
+        "CKN_PORT_8500_TCP_ADDR", "CKN_HEADLESS_SERVICE_HOST", "MY_CKN_IMAGES"}) {
     EXPECT_EQ(serve_with(other).exit_code, 0) << other;
   }
+  for (const char* const link : {"CKN_PORT=tcp://10.0.0.1:8500", "CKN_HEADLESS_PORT=udp://10.0.0.1:1"}) {
+    EXPECT_EQ(RunProgram({"/usr/bin/env", link, CKN_BINARY, "serve", "--print-config"}).exit_code, 0) << link;
+  }
+}
+
+TEST_F(ServeSettingsTest, ASettingWithoutAValueIsRefused) {
+  const auto refused = [](const Finished& run, const std::string& place) {
+    EXPECT_EQ(run.exit_code, 2) << place;
+    EXPECT_THAT(run.err, HasSubstr(place + ": no value"));
+  };
+  for (const char* const variable : {"CKN_TOKEN_FILE", "CKN_MODEL_CONTROL", "CKN_MAX_IMAGES"}) {
+    refused(RunProgram({"/usr/bin/env", absl::StrCat(variable, "="), CKN_BINARY, "serve", "--print-config"}),
+            absl::StrCat("environment: ", variable));
+  }
+  refused(Serve({"--print-config", "--config", folder_.Write("ckn.conf", "queue = 3\nmodel-control =\n")}),
+          "line 2: model-control");
+  refused(Serve({"--print-config", "--config", folder_.Write("ckn.conf", "token-file = # none\n")}),
+          "line 1: token-file");
 }
 
 TEST_F(ServeSettingsTest, WrongSettingsAreExitCodeTwoWithTheirPlace) {

@@ -62,8 +62,9 @@ void WriteShards(const std::string& folder, const FeatureSource& source) {
       for (std::size_t k = 0; k < kResiduals.size(); ++k) rows.residuals[k].push_back(kResiduals[k][row]);
     }
     const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(range.count), 2};
-    ASSERT_TRUE(WriteNpy(ShardPath(folder, shard), values, shape).ok());
-    ASSERT_TRUE(FinishShard(folder, shard, source, rows).ok());
+    auto writer = NpyWriter::Create(ShardPath(folder, shard), shape);
+    ASSERT_TRUE(writer.ok() && writer->Append(values).ok() && writer->Close().ok());
+    ASSERT_TRUE(FinishShard(folder, shard, source, writer->Sha256(), rows).ok());
   }
 }
 
@@ -107,9 +108,9 @@ TEST(FeatureShardsTest, ManifestsThatCannotBeAreRefused) {
   const std::string path =
       std::filesystem::path(ShardPath(dir.path(), {.index = 2, .count = 3})).replace_extension(".json");
   std::ifstream file(path);
-  const Json good = Json::parse(file);
+  Json good = Json::parse(file);
+  ASSERT_EQ(good.erase("manifest_sha256"), 1U);
   const std::vector<std::function<void(Json&)>> changes = {
-      [](Json& json) { json = Json::array(); },
       [](Json& json) { json.erase("model"); },
       [](Json& json) { json.erase("labels"); },
       [](Json& json) { json.erase("residuals"); },
@@ -118,6 +119,7 @@ TEST(FeatureShardsTest, ManifestsThatCannotBeAreRefused) {
       [](Json& json) { json.erase("folds"); },
       [](Json& json) { json.erase("decoders"); },
       [](Json& json) { json["standardized"] = "no"; },
+      [](Json& json) { json.erase("standardized"); },
       [](Json& json) { json["images"] = -1; },
       [](Json& json) { json["images"] = std::uint64_t{1} << 60; },
       [](Json& json) { json["features"] = 0; },
@@ -148,18 +150,79 @@ TEST(FeatureShardsTest, ManifestsThatCannotBeAreRefused) {
   for (std::size_t i = 0; i < changes.size(); ++i) {
     Json changed = good;
     changes[i](changed);
-    std::ofstream(path) << changed.dump();
+    std::ofstream(path) << WithDigest(changed.dump());
     const absl::Status status = FeatureShards::Open(dir.path()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << i << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("00002-of-00003.json: not a manifest")) << i;
   }
   Json fewer = good;
   fewer["residuals"] = {{0.5}};
-  std::ofstream(path) << fewer.dump();
+  std::ofstream(path) << WithDigest(fewer.dump());
   EXPECT_THAT(std::string(FeatureShards::Open(dir.path()).status().message()),
               HasSubstr("00002-of-00003.json: residuals: got those of 1 networks, expected 2"));
-  std::ofstream(path) << good.dump();
+  std::ofstream(path) << WithDigest(good.dump());
   EXPECT_TRUE(FeatureShards::Open(dir.path()).ok());
+}
+
+TEST(FeatureShardsTest, ADamagedManifestIsToldFromAWholeOneAndMadeAgain) {
+  const TempDir dir;
+  WriteShards(dir.path(), Unscaled());
+  const Shard shard{.index = 1, .count = 3};
+  const std::string path = std::filesystem::path(ShardPath(dir.path(), shard)).replace_extension(".json");
+  std::ifstream file(path);
+  const std::string good{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> damaged = {
+      "", "[]", "{}", good.substr(0, good.size() / 2), good + " ", good + std::string(1000, '\0')};
+  for (std::size_t i = 0; i < good.size(); i += 7) {
+    damaged.push_back(good);
+    damaged.back()[i] ^= 1;
+  }
+  for (const std::string& bytes : damaged) {
+    std::ofstream(path) << bytes;
+    const absl::Status status = FeatureShards::Open(dir.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << bytes;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("00001-of-00003.json: damaged")) << bytes;
+    EXPECT_FALSE(*ShardIsDone(dir.path(), shard, Unscaled())) << bytes;
+  }
+  std::ofstream(path) << good;
+  EXPECT_TRUE(*ShardIsDone(dir.path(), shard, Unscaled()));
+}
+
+TEST(FeatureShardsTest, AShardUnderAnothersNameIsMadeAgain) {
+  const TempDir dir;
+  WriteShards(dir.path(), Unscaled());
+  const Shard first{.index = 0, .count = 3};
+  for (const Shard& other : {Shard{.index = 1, .count = 3}, Shard{.index = 0, .count = 1}}) {
+    for (const char* const extension : {".npy", ".json"}) {
+      std::filesystem::copy_file(std::filesystem::path(ShardPath(dir.path(), first)).replace_extension(extension),
+                                 std::filesystem::path(ShardPath(dir.path(), other)).replace_extension(extension),
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    EXPECT_FALSE(*ShardIsDone(dir.path(), other, Unscaled()));
+  }
+}
+
+// Two runs that write to one folder at a time: the array of one beside the manifest of the other.
+TEST(FeatureShardsTest, AManifestIsOfTheArrayThatWasWrittenWithIt) {
+  const TempDir dir;
+  WriteShards(dir.path(), Unscaled());
+  const Shard shard{.index = 2, .count = 3};
+  const std::string array = ShardPath(dir.path(), shard);
+  auto writer = NpyWriter::Create(array, std::vector<std::int64_t>{1, 2});
+  ASSERT_TRUE(writer.ok() && writer->Append(std::vector<float>{7, 8}).ok() && writer->Close().ok());
+  const absl::StatusOr<FeatureShards> shards = FeatureShards::Open(dir.path());
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  const auto take = [](std::size_t, std::span<const float>) { return absl::OkStatus(); };
+  EXPECT_THAT(std::string(shards->Read(2, take).message()), HasSubstr("got SHA-256 " + writer->Sha256()));
+  EXPECT_FALSE(*ShardIsDone(dir.path(), shard, Unscaled()));
+}
+
+TEST(FeatureShardsTest, MergingDoesNotWriteOverAShard) {
+  const TempDir dir;
+  WriteShards(dir.path(), Unscaled());
+  const std::string array = ShardPath(dir.path(), {.index = 1, .count = 3});
+  EXPECT_EQ(MergeShards(dir.path(), array).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(MergeShards(dir.path(), dir.File("all.npy")).ok());
 }
 
 }  // namespace
