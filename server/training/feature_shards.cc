@@ -35,7 +35,7 @@ constexpr int kMaxShards = 100'000;  // five digits in the names
 constexpr std::uint64_t kMaxImages = std::uint64_t{1} << 36;
 constexpr std::uint64_t kMaxFeatures = std::uint64_t{1} << 24;
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 27;
-constexpr std::string_view kDigestKey = ",\"manifest_sha256\":\"";
+constexpr std::string_view kDigestKey = R"(,"manifest_sha256":")";
 constexpr std::string_view kManifestEnd = "\"}\n";
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
