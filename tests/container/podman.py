@@ -31,10 +31,10 @@ def configure(folder):
         os.environ["CONTAINERS_CONF"] = path
 
 
-def podman(*arguments, check=True, timeout=120):
+def podman(*arguments, check=True, timeout=120, cwd=None):
     """Runs `podman ARGUMENT...`; returns the finished process, output as text. Fails with podman's own words."""
     command = ["podman", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd)
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.strip()}")
     return done
@@ -67,7 +67,8 @@ class Container:
     def __init__(self, image, *arguments, options=()):
         Container.count += 1
         self.name = f"ckn-e2e-{os.getpid()}-{Container.count}"
-        podman("run", "--detach", "--name", self.name, *options, image, *arguments)
+        self.folder = tempfile.TemporaryDirectory()  # where a container that is killed for its memory leaves a file "oom"
+        podman("run", "--detach", "--name", self.name, *options, image, *arguments, cwd=self.folder.name)
 
     def __enter__(self):
         return self
@@ -76,6 +77,7 @@ class Container:
         if exception_type is not None:
             sys.stderr.write(f"log of {self.name}:\n{self.log()}")
         podman("rm", "--force", "--time", 0, self.name, check=False)
+        self.folder.cleanup()
 
     def inspect(self):
         return json.loads(podman("container", "inspect", self.name).stdout)[0]
