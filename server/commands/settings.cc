@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <regex>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -60,14 +59,26 @@ absl::StatusOr<std::vector<std::string>> FromFile(const std::string& path, const
   return arguments;
 }
 
-// Whether Kubernetes has made the variable, of a Service whose name begins like the prefix: after that come, as the
-// case may be, the rest of the Service's name and what is in these patterns.
+// Whether Kubernetes has made the variable, of a Service whose name begins like the prefix. Its name ends, after the
+// Service's, in SERVICE_HOST, SERVICE_PORT[_NAME], PORT_8500_TCP[_ADDR|_PORT|_PROTO], or PORT with an address as value.
 bool IsServiceLink(const std::string& name, const std::string& value) {
-  static const std::regex& names =
-      *new std::regex("(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)");
-  static const std::regex& address = *new std::regex("(tcp|udp|sctp)://.*");
-  return std::regex_match(name, names) ||
-         ((name == "PORT" || absl::EndsWith(name, "_PORT")) && std::regex_match(value, address));
+  static const auto& protocols = *new std::set<std::string>{"TCP", "UDP", "SCTP"};
+  static const auto& parts = *new std::set<std::string>{"ADDR", "PORT", "PROTO"};
+  const std::vector<std::string> words = absl::StrSplit(name, '_');
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const std::vector<std::string> end(word, words.end());
+    if (end.size() >= 2 && end[0] == "SERVICE" && (end[1] == "PORT" || (end[1] == "HOST" && end.size() == 2))) {
+      return true;
+    }
+    if (end[0] != "PORT") continue;
+    if (end.size() == 1) return absl::StrContains(value, "://");
+    const bool number = !end[1].empty() && std::ranges::all_of(end[1], absl::ascii_isdigit);
+    if (number && end.size() >= 3 && protocols.contains(end[2]) &&
+        (end.size() == 3 || (end.size() == 4 && parts.contains(end[3])))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<std::vector<std::string>> FromEnvironment(const CLI::App& command, const std::string& prefix,
