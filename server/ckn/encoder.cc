@@ -7,16 +7,29 @@
 #include <span>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/helpers.h"
 #include "server/base/status.h"
 #include "server/ckn/patch.h"
 #include "server/simd/activate_and_pool.h"
 #include "server/simd/bfloat16.h"
+#include "server/simd/filter_bank.h"
 #include "server/simd/gemm.h"
 #include "server/simd/patch_norms.h"
+#include "server/simd/winograd.h"
 
 namespace ckn {
+namespace {
+
+// What the products of a layer read.
+enum class PatchSource {
+  kMap,    // patches where they lie
+  kCopy,   // patches that have been copied out, centred or whitened
+  kTiles,  // transformed tiles of the map
+};
+
+}  // namespace
 
 // What a layer needs at run time, computed once. With u = w . psi, rho = ||psi|| and a = log2(e) / sigma^2, eq. (zeta)
 // is
@@ -28,8 +41,7 @@ struct Encoder::PackedLayer {
   std::vector<float> pooling;         // [2 * radius + 1]
   std::vector<std::size_t> elements;  // of PatchRows
   float a = 0;
-  // Patches are copied out before the product: they are centred or whitened. The others are read where they lie.
-  bool copied = false;
+  PatchSource source = PatchSource::kMap;
 };
 
 // Sums over all patches of a layer, of ||psi||^2 and ||zeta||^2.
@@ -42,8 +54,13 @@ namespace {
 
 // Patches that must be changed before the product are copied out, this many floats at a time.
 constexpr std::size_t kCopiedFloats = std::size_t{1} << 16;
-// Of a map whose patches are read where they lie.
+// Of a map whose patches are read where they lie, or of transformed tiles.
 constexpr std::size_t kMapFloats = std::size_t{1} << 17;
+// Transformed tiles take fewer products, but a sum is only as exact as the largest pixels of its tile allow, and errors
+// grow with 1 / sigma^2 in the exponent: below this sigma, an image that is like no filter would show it. And they are
+// worth their while only in layers of some size.
+constexpr float kMinTileSigma = 0.3F;
+constexpr int kMinTileChannels = 8, kMinTileFilters = 32;
 // 2 to this is 0; stands for log2(0) of a filter with eta = 0.
 constexpr float kLog2Zero = -1e30F;
 
@@ -62,7 +79,7 @@ struct Workspace {
   std::vector<float> slopes, offsets, norms;
   std::vector<float> patches, whitened;
   std::vector<double> energies;  // of blocks
-  AlignedFloats squares, block;
+  AlignedFloats squares, tile, tiles, block;
 };
 
 Workspace& ThreadWorkspace() {
@@ -77,6 +94,31 @@ double Operations(const Layer& layer, double patches) {
 double Operations(const Layer& layer, const MapShape& below) {
   const double rows = ActivationSize(below.height, layer.patch_size);
   return Operations(layer, rows * ActivationSize(below.width, layer.patch_size));
+}
+
+PatchSource SourceOf(const Layer& layer, const MapShape& below, Precision precision) {
+  if (layer.subtract_patch_mean || layer.whitening.size() > 0) return PatchSource::kCopy;
+  // The transforms of rounded numbers would need rounding again.
+  const bool tiles = precision == Precision::kFloat32 && TileOutputs(layer.patch_size) > 0 &&
+                     layer.sigma >= kMinTileSigma && below.channels >= kMinTileChannels &&
+                     layer.filter_count() >= kMinTileFilters && std::min(below.height, below.width) >= kTileSize;
+  return tiles ? PatchSource::kTiles : PatchSource::kMap;
+}
+
+// PatchRows::elements of a layer.
+std::vector<std::size_t> ElementOffsets(const Layer& layer, const MapShape& below, PatchSource source) {
+  const auto channels = static_cast<std::size_t>(below.channels);
+  const std::size_t run = static_cast<std::size_t>(layer.patch_size) * channels;
+  const std::size_t row = source == PatchSource::kMap ? static_cast<std::size_t>(below.width) * channels : run;
+  std::vector<std::size_t> offsets(source == PatchSource::kTiles ? channels : layer.patch_dim());
+  for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = i / run * row + i % run;
+  return offsets;
+}
+
+// body(i) for each i in [0, count); `helpers` may be nullptr.
+void ForEach(Helpers* helpers, std::size_t count, absl::FunctionRef<void(std::size_t i)> body) {
+  if (helpers != nullptr) return helpers->Share(count, body);
+  for (std::size_t i = 0; i < count; ++i) body(i);
 }
 
 void Reshape(FeatureMap& map, const MapShape& shape) {
@@ -103,36 +145,35 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
     if (!shape.ok()) return Annotate(shape.status(), where);
     encoder.shapes_.push_back(*shape);
 
+    const MapShape& below = encoder.shapes_[k];
     auto packed = std::make_shared<PackedLayer>();
-    RowMatrixF filters = layer.filters;
+    packed->source = SourceOf(layer, below, precision);
+    packed->elements = ElementOffsets(layer, below, packed->source);
+    Filters filters{layer.filters, Eigen::VectorXf(layer.filter_count()), Eigen::VectorXf(layer.filter_count())};
     if (precision == Precision::kBfloat16) {
-      RoundToBfloat16(filters.data(), static_cast<std::size_t>(filters.size()), filters.data());
+      float* const weights = filters.weights.data();
+      RoundToBfloat16(weights, static_cast<std::size_t>(filters.weights.size()), weights);
     }
     // In double: the terms nearly cancel.
     const double a = std::numbers::log2e / (static_cast<double>(layer.sigma) * layer.sigma);
     packed->a = static_cast<float>(a);
-    Eigen::VectorXf bias(layer.filter_count());
     for (int l = 0; l < layer.filter_count(); ++l) {
-      const double norm_squared = filters.row(l).cast<double>().squaredNorm();
-      bias[l] =
-          layer.eta[l] > 0 ? static_cast<float>(-(1 + norm_squared) * a + 0.5 * std::log2(layer.eta[l])) : kLog2Zero;
+      const double norm_squared = filters.weights.row(l).cast<double>().squaredNorm();
+      const bool dead = !(layer.eta[l] > 0);
+      const double half_log = dead ? 0 : 0.5 * std::log2(layer.eta[l]);
+      filters.bias[l] = dead ? kLog2Zero : static_cast<float>(-(1 + norm_squared) * a + half_log);
+      filters.limit[l] = static_cast<float>(half_log);
     }
-    packed->bank = FilterBank(filters, bias);
+    packed->bank =
+        packed->source == PatchSource::kTiles ? FilterBank::OfTiles(filters, layer.patch_size) : FilterBank(filters);
     const double beta = layer.subsampling;
     // The constant sqrt(2 / pi) of eq. (xi) is applied once, with the horizontal and the vertical filter half each.
     const double half_constant = std::pow(2 / std::numbers::pi, 0.25);
     for (int d = -layer.pooling_radius; d <= layer.pooling_radius; ++d) {
       packed->pooling.push_back(static_cast<float>(half_constant * std::exp(-(d / beta) * (d / beta))));
     }
-    packed->copied = layer.subtract_patch_mean || layer.whitening.size() > 0;
-    const MapShape& below = encoder.shapes_[k];
-    const auto run = static_cast<std::size_t>(layer.patch_size) * below.channels;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(layer.patch_dim()); ++i) {
-      const std::size_t row = packed->copied ? run : static_cast<std::size_t>(below.width) * below.channels;
-      packed->elements.push_back(i / run * row + i % run);
-    }
     encoder.packed_.push_back(std::move(packed));
-    if (Operations(layer, encoder.shapes_[k]) > kMinSharedOperations) shared = true;
+    if (Operations(layer, below) > kMinSharedOperations) shared = true;
     most_blocks = std::max(most_blocks, encoder.packed_.back()->bank.blocks().size());
   }
   if (shared) encoder.most_helpers_ = most_blocks - 1;
@@ -157,74 +198,101 @@ FeatureMap Encoder::EncodeMap(const FeatureMap& input) const {
   return map;
 }
 
+// Patches of a layer that are copied out, centred and whitened as it wants them, and their norms.
+void Encoder::CopyPatches(std::size_t k, const FeatureMap& map, const PatchRows& rows, Helpers* helpers) const {
+  Workspace& work = ThreadWorkspace();
+  const Layer& layer = layers_[k];
+  const auto dim = static_cast<std::size_t>(layer.patch_dim());
+  const auto columns = static_cast<std::size_t>(rows.columns);
+  const std::size_t count = static_cast<std::size_t>(rows.rows) * columns;
+  work.patches.resize(count * dim);
+  ForEach(helpers, static_cast<std::size_t>(rows.rows), [&](std::size_t row) {
+    for (std::size_t x = 0; x < columns; ++x) {
+      const std::size_t i = row * columns + x;
+      work.norms[i] = ExtractPatch(map, rows.first_row + static_cast<int>(row), static_cast<int>(x), layer.patch_size,
+                                   layer.subtract_patch_mean, work.patches.data() + i * dim);
+    }
+  });
+  const bool whitened = layer.whitening.size() > 0, rounded = precision_ == Precision::kBfloat16;
+  if (whitened) {
+    const auto size = static_cast<std::int64_t>(dim);
+    work.whitened.resize(count * dim);
+    Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(count), size, size, 1, work.patches.data(), size,
+         layer.whitening.data(), size, 0, work.whitened.data(), size);
+    work.patches.swap(work.whitened);
+  }
+  if (rounded) RoundToBfloat16(work.patches.data(), count * dim, work.patches.data());
+  if (!whitened && !rounded) return;
+  for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
+}
+
 // One layer, xi_{k-1} -> xi_k; `out` has the shape of the result and is 0.
 void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const {
   Workspace& work = ThreadWorkspace();
   const Layer& layer = layers_[k];
   const PackedLayer& packed = *packed_[k];
+  const PatchSource source = packed.source;
   const auto dim = static_cast<std::size_t>(layer.patch_dim());
   const int rows = ActivationSize(map.height, layer.patch_size);
-  const auto columns = static_cast<std::size_t>(ActivationSize(map.width, layer.patch_size));
+  PatchRows patches;
+  patches.columns = ActivationSize(map.width, layer.patch_size);
+  const auto columns = static_cast<std::size_t>(patches.columns);
+  patches.elements = packed.elements;
+  patches.patch_stride = source == PatchSource::kCopy ? dim : static_cast<std::size_t>(map.channels);
+  patches.row_stride =
+      patches.patch_stride * (source == PatchSource::kCopy ? columns : static_cast<std::size_t>(map.width));
   const PoolingAxis vertical{out.height, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
   const PoolingAxis horizontal{out.width, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
 
-  const bool copied = packed.copied;
   // Rows of patches at a time: large images do not leave the second-level cache between the blocks of filters.
-  const std::size_t row_floats = copied ? columns * dim : static_cast<std::size_t>(map.width) * map.channels;
-  const int band = std::clamp(static_cast<int>((copied ? kCopiedFloats : kMapFloats) / row_floats), 1, rows);
-  PatchRows patches;
-  patches.columns = static_cast<int>(columns);
-  patches.elements = packed.elements;
-  patches.patch_stride = copied ? dim : static_cast<std::size_t>(map.channels);
-  patches.row_stride = patches.patch_stride * (copied ? columns : static_cast<std::size_t>(map.width));
-  const std::size_t band_patches = static_cast<std::size_t>(band) * columns;
-  for (std::vector<float>* const values : {&work.norms, &work.slopes, &work.offsets}) {
-    values->resize(band_patches + kPatchSlack);
+  const int unit = source == PatchSource::kTiles ? TileOutputs(layer.patch_size) : 1;  // rows
+  const auto band_of = [&](std::size_t floats, std::size_t unit_floats) {
+    return unit * std::clamp(static_cast<int>(floats / unit_floats), 1, (rows + unit - 1) / unit);
+  };
+  int band = 0;
+  if (source == PatchSource::kTiles) {
+    band = band_of(kMapFloats, TileGrid(unit, unit, patches.columns, map.channels).size());
+    work.tiles.Reserve(TileGrid(unit, band, patches.columns, map.channels).size());
+  } else {
+    band = source == PatchSource::kCopy ? band_of(kCopiedFloats, columns * dim)
+                                        : band_of(kMapFloats, static_cast<std::size_t>(map.width) * map.channels);
   }
-  if (copied) work.patches.resize(band_patches * dim);
+  for (std::vector<float>* const values : {&work.norms, &work.slopes, &work.offsets}) {
+    values->resize(static_cast<std::size_t>(band) * columns + kPatchSlack);
+  }
 
   for (int first = 0; first < rows; first += band) {
     patches.first_row = first;
     patches.rows = std::min(band, rows - first);
     const std::size_t count = static_cast<std::size_t>(patches.rows) * columns;
-    if (!copied) {
+    const bool shared = most_helpers_ > 0 && Operations(layer, static_cast<double>(count)) > kMinAwakeOperations;
+    Helpers* const helpers = shared ? Helpers::OfThisThread() : nullptr;
+    if (source == PatchSource::kCopy) {
+      CopyPatches(k, map, patches, helpers);
+      patches.patches = work.patches.data();
+    } else {
       PatchNorms(map.At(first, 0), patches.rows + layer.patch_size - 1, map.width, map.channels, layer.patch_size,
                  work.squares, work.norms.data());
+      patches.patches = map.At(first, 0);
     }
-    for (std::size_t i = 0; copied && i < count; ++i) {
-      work.norms[i] = ExtractPatch(map, first + static_cast<int>(i / columns), static_cast<int>(i % columns),
-                                   layer.patch_size, layer.subtract_patch_mean, work.patches.data() + i * dim);
-    }
-    if (layer.whitening.size() > 0) {
-      const auto size = static_cast<std::int64_t>(dim);
-      work.whitened.resize(count * dim);
-      Gemm(Op::kNone, Op::kNone, static_cast<std::int64_t>(count), size, size, 1, work.patches.data(), size,
-           layer.whitening.data(), size, 0, work.whitened.data(), size);
-      work.patches.swap(work.whitened);
-      for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
-      work.whitened.resize(band_patches * dim);
-    }
-    if (copied && precision_ == Precision::kBfloat16) {
-      RoundToBfloat16(work.patches.data(), count * dim, work.patches.data());
-      for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
+    const TileGrid grid(unit, patches.rows, patches.columns, map.channels);
+    if (source == PatchSource::kTiles) {
+      ForEach(helpers, static_cast<std::size_t>(grid.rows), [&](std::size_t row) {
+        TransformTiles(map, first / unit, grid, static_cast<int>(row), ThreadWorkspace().tile, work.tiles.data());
+      });
+      patches.tiles = work.tiles.data();
+      patches.grid = &grid;
     }
     FoldNorms(packed.a, layer.epsilon, work.norms.data(), count, work.slopes.data(), work.offsets.data());
-    patches.patches = copied ? work.patches.data() : map.At(first, 0);
     patches.slope = work.slopes.data();
     patches.offset = work.offsets.data();
     patches.norm = work.norms.data();
     const std::span<const FilterBank::Block> blocks = packed.bank.blocks();
     work.energies.assign(blocks.size(), 0);
-    const auto run_block = [&](std::size_t i) {
+    ForEach(helpers, blocks.size(), [&](std::size_t i) {
       ActivateAndPool(packed.bank, blocks[i], patches, vertical, horizontal, out.channels, ThreadWorkspace().block,
                       out.values.data(), energy == nullptr ? nullptr : &work.energies[i]);
-    };
-    Helpers* const helpers = most_helpers_ > 0 ? Helpers::OfThisThread() : nullptr;
-    if (helpers != nullptr && Operations(layer, static_cast<double>(count)) > kMinAwakeOperations) {
-      helpers->Share(blocks.size(), run_block);
-    } else {
-      for (std::size_t i = 0; i < blocks.size(); ++i) run_block(i);
-    }
+    });
     for (const double of_block : work.energies) {
       if (energy != nullptr) energy->activations += of_block;
     }
@@ -245,7 +313,7 @@ void Encoder::Encode(const FeatureMap& input, std::span<float> out, float* resid
     Energy energy;
     const bool measured = residual != nullptr && k + 1 == layers_.size();
     // Patches that are copied out are rounded once they are.
-    const bool rounded = precision_ == Precision::kBfloat16 && !packed_[k]->copied;
+    const bool rounded = precision_ == Precision::kBfloat16 && packed_[k]->source != PatchSource::kCopy;
     if (rounded) {
       Reshape(work.rounded, shapes_[k]);
       RoundToBfloat16(map->values.data(), map->values.size(), work.rounded.values.data());

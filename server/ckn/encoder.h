@@ -11,6 +11,9 @@
 
 namespace ckn {
 
+class Helpers;
+struct PatchRows;
+
 // Algorithm 2, layer after layer, in single precision or with products of less: xi_0 -> the last map as a vector.
 // Immutable after Create; Encode may be called from any number of threads.
 class Encoder {
@@ -52,6 +55,7 @@ class Encoder {
 
   Encoder() = default;
   struct Energy;
+  void CopyPatches(std::size_t k, const FeatureMap& map, const PatchRows& rows, Helpers* helpers) const;
   void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const;
 
   Precision precision_ = Precision::kFloat32;

@@ -1,8 +1,6 @@
 #include "server/simd/activate_and_pool.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <utility>
 
 // Highway compiles the lines between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once per instruction set.
@@ -38,18 +36,31 @@ constexpr int kMaxPatches = 12;  // as far as the loops below unroll, and up to 
 constexpr float kExp2[] = {0x1.000002p+0F, 0x1.62e428p-1F, 0x1.ebf918p-3F,
                            0x1.c6b6e4p-5F, 0x1.3d0c52p-7F, 0x1.5c08e6p-10F};
 
-int Lanes() { return static_cast<int>(hn::Lanes(Tag())); }
+// Tiles whose products are in memory at a time.
+constexpr int kMostTiles = 32;
 
-// Vectors of a block, for patches of this many elements. The more there are, the fewer loads a product takes, as long
-// as the block's filters fit the first-level cache.
-int MaxVectors(std::size_t dim) { return HWY_TARGET <= HWY_AVX3 && dim <= 128 ? 4 : 3; }
+// Floats from the products of one position of `tiles` tiles to those of the next: positions must not share sets of the
+// first-level cache.
+std::size_t ProductStride(int tiles, std::size_t width) { return static_cast<std::size_t>(tiles) * width + 16; }
 
-// 2^t; 0 below -126, and no more than 2^127. Relative error at most 3e-7.
-HWY_INLINE Vec Exp2(Tag d, Vec t) {
+std::size_t Width(const FilterBank::Block& block) { return static_cast<std::size_t>(block.vectors) * hn::Lanes(Tag()); }
+
+// A row of activations, or those that a row of tiles has and the products before them.
+std::size_t WorkFloats(const FilterBank::Block& block, const PatchRows& rows) {
+  const std::size_t width = Width(block);
+  if (rows.grid == nullptr) return static_cast<std::size_t>(rows.columns) * width;
+  const auto side = static_cast<std::size_t>(rows.grid->outputs);
+  const int tiles = std::min(kMostTiles, rows.grid->rows * rows.grid->columns);
+  return side * side * static_cast<std::size_t>(rows.grid->columns) * width +
+         kTilePositions * ProductStride(tiles, width);
+}
+
+// 2^min(t, limit), 0 for t below -126; limit is at most 127. Relative error at most 3e-7.
+HWY_INLINE Vec Exp2(Tag d, Vec t, Vec limit) {
   const hn::RebindToSigned<Tag> integers;
   // Added and taken away again, it leaves the nearest integer; with it, that integer is in the low bits.
   const Vec round = hn::Set(d, 0x1.8p23F);
-  const Vec bounded = hn::Min(t, hn::Set(d, 127.0F));
+  const Vec bounded = hn::Min(t, limit);
   const Vec shifted = hn::Add(bounded, round);
   const Vec f = hn::Sub(bounded, hn::Sub(shifted, round));
   // Minimax polynomial of 2^f for f in [-1/2, 1/2], relative error 7e-8.
@@ -61,33 +72,49 @@ HWY_INLINE Vec Exp2(Tag d, Vec t) {
   return hn::IfThenElseZero(hn::Ge(t, hn::Set(d, -126.0F)), scaled);
 }
 
-// A patch's part of an activation: norm * 2^(slope * sum + offset + bias).
+// A patch's part of an activation: norm * 2^min(slope * sum + offset + bias, limit).
 struct Folded {
   Folded(Tag d, const PatchRows& rows, std::size_t at)
       : slope(hn::Set(d, rows.slope[at])), offset(hn::Set(d, rows.offset[at])), norm(hn::Set(d, rows.norm[at])) {}
-  [[nodiscard]] HWY_INLINE Vec Activation(Tag d, Vec sum, Vec bias) const {
-    return hn::Mul(norm, Exp2(d, hn::MulAdd(slope, sum, hn::Add(offset, bias))));
+  // bias and limit of a vector of filters
+  [[nodiscard]] HWY_INLINE Vec Activation(Tag d, Vec sum, const float* HWY_RESTRICT bias,
+                                          const float* HWY_RESTRICT limit) const {
+    const Vec exponent = hn::MulAdd(slope, sum, hn::Add(offset, hn::Load(d, bias)));
+    return hn::Mul(norm, Exp2(d, exponent, hn::Load(d, limit)));
   }
   Vec slope, offset, norm;
 };
 
-// out[i][v]: the activations, or with kSumsFirst the sums w . psi_i, of `kPatches` neighbouring patches and `kVectors`
-// vectors of filters. Not inlined: the constants of the exponential would take registers of the products.
-template <int kPatches, int kVectors>
-HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, [[maybe_unused]] std::size_t at,
-                       const float* HWY_RESTRICT weights, [[maybe_unused]] const float* HWY_RESTRICT bias,
-                       float* HWY_RESTRICT out) {
+// The filters of a block.
+struct BlockView {
+  const float *weights, *bias, *limit;
+};
+
+// Neighbours whose products with filters are summed: element k of the i-th lies at first + i * stride + elements[k].
+struct Factors {
+  const float* first;
+  std::size_t stride;
+  std::span<const std::size_t> elements;
+};
+
+// out[i][v]: the sums w . psi_i, or the activations of the patches from `at` on, for `kPatches` neighbouring patches
+// and `kVectors` vectors of filters. Not inlined: the constants of the exponential would take registers of the
+// products.
+template <int kPatches, int kVectors, bool kActivated>
+HWY_NOINLINE void Product(const PatchRows& rows, const Factors& factors, [[maybe_unused]] std::size_t at,
+                          const BlockView& block, float* HWY_RESTRICT out) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const std::size_t stride = rows.patch_stride;
+  const std::size_t stride = factors.stride;
   Vec sum[kPatches][kVectors];
   for (auto& patch_sums : sum) {
     for (Vec& value : patch_sums) value = hn::Zero(d);
   }
-  const std::size_t* HWY_RESTRICT elements = rows.elements.data();
-  const std::size_t dim = rows.elements.size();
+  const float* HWY_RESTRICT weights = block.weights;
+  const std::size_t* HWY_RESTRICT elements = factors.elements.data();
+  const std::size_t dim = factors.elements.size();
   for (std::size_t k = 0; k < dim; ++k) {
-    const float* HWY_RESTRICT element = patch + elements[k];
+    const float* HWY_RESTRICT element = factors.first + elements[k];
     Vec w[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) w[v] = hn::Load(d, weights + static_cast<std::size_t>(v) * lanes);
@@ -102,23 +129,23 @@ HWY_NOINLINE void Tile(const PatchRows& rows, const float* HWY_RESTRICT patch, [
   HWY_UNROLL(12)
   for (int i = 0; i < kPatches; ++i) {
     float* const to = out + static_cast<std::size_t>(i) * kVectors * lanes;
-    if constexpr (kSumsFirst) {
-      HWY_UNROLL(4)
-      for (int v = 0; v < kVectors; ++v) hn::Store(sum[i][v], d, to + static_cast<std::size_t>(v) * lanes);
-    } else {
+    if constexpr (kActivated) {
       const Folded folded(d, rows, at + static_cast<std::size_t>(i));
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
         const std::size_t l = static_cast<std::size_t>(v) * lanes;
-        hn::Store(folded.Activation(d, sum[i][v], hn::Load(d, bias + l)), d, to + l);
+        hn::Store(folded.Activation(d, sum[i][v], block.bias + l, block.limit + l), d, to + l);
       }
+    } else {
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) hn::Store(sum[i][v], d, to + static_cast<std::size_t>(v) * lanes);
     }
   }
 }
 
 // The sums of `count` patches from `at` on become their activations.
 template <int kVectors>
-HWY_NOINLINE void ActivateSums(const PatchRows& rows, std::size_t at, std::size_t count, const float* HWY_RESTRICT bias,
+HWY_NOINLINE void ActivateSums(const PatchRows& rows, std::size_t at, std::size_t count, const BlockView& block,
                                float* HWY_RESTRICT sums) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
@@ -127,37 +154,91 @@ HWY_NOINLINE void ActivateSums(const PatchRows& rows, std::size_t at, std::size_
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
       const std::size_t l = static_cast<std::size_t>(v) * lanes;
-      hn::Store(folded.Activation(d, hn::Load(d, sums + l), hn::Load(d, bias + l)), d, sums + l);
+      hn::Store(folded.Activation(d, hn::Load(d, sums + l), block.bias + l, block.limit + l), d, sums + l);
     }
     sums += kVectors * lanes;
   }
 }
 
-// Tiles of `count` patches, which is at most kPatches.
-template <int kPatches, int kVectors>
-HWY_INLINE void TileOf(int count, const PatchRows& rows, const float* patch, std::size_t at, const float* weights,
-                       const float* bias, float* out) {
+// Of `count` patches, at most kPatches.
+template <int kPatches, int kVectors, bool kActivated>
+HWY_INLINE void ProductOf(int count, const PatchRows& rows, const Factors& factors, std::size_t at,
+                          const BlockView& block, float* out) {
   if constexpr (kPatches > 1) {
-    if (count < kPatches) return TileOf<kPatches - 1, kVectors>(count, rows, patch, at, weights, bias, out);
+    if (count < kPatches) {
+      return ProductOf<kPatches - 1, kVectors, kActivated>(count, rows, factors, at, block, out);
+    }
   }
-  Tile<kPatches, kVectors>(rows, patch, at, weights, bias, out);
+  Product<kPatches, kVectors, kActivated>(rows, factors, at, block, out);
 }
 
-// The row's activations [columns][kVectors * lanes], in tiles of equal size, as far as that goes.
-template <int kVectors>
-void ActivateRow(const PatchRows& rows, int row, const float* weights, const float* bias, float* out) {
-  constexpr int kTilePatches = std::min(kAccumulators / kVectors, kMaxPatches);
+// out [count][kVectors * lanes], a few neighbours at a time, of equal numbers as far as that goes. `at`: place of the
+// first patch in `rows`.
+template <int kVectors, bool kActivated>
+void Products(const PatchRows& rows, const Factors& factors, int count, std::size_t at, const BlockView& block,
+              float* out) {
+  constexpr int kMost = std::min(kAccumulators / kVectors, kMaxPatches);
   const std::size_t lanes = hn::Lanes(Tag());
-  const float* const patches = rows.patches + static_cast<std::size_t>(row) * rows.row_stride;
-  const std::size_t first = static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.columns);
-  const int tiles = (rows.columns + kTilePatches - 1) / kTilePatches;
-  for (int tile = 0; tile < tiles; ++tile) {
-    const auto begin = static_cast<std::size_t>(rows.columns * tile / tiles);
-    const auto end = static_cast<std::size_t>(rows.columns * (tile + 1) / tiles);
-    TileOf<kTilePatches, kVectors>(static_cast<int>(end - begin), rows, patches + begin * rows.patch_stride,
-                                   first + begin, weights, bias, out + begin * kVectors * lanes);
+  const int parts = (count + kMost - 1) / kMost;
+  for (int part = 0; part < parts; ++part) {
+    const auto begin = static_cast<std::size_t>(count * part / parts);
+    const auto end = static_cast<std::size_t>(count * (part + 1) / parts);
+    const Factors some{factors.first + begin * factors.stride, factors.stride, factors.elements};
+    ProductOf<kMost, kVectors, kActivated>(static_cast<int>(end - begin), rows, some, at + begin, block,
+                                           out + begin * kVectors * lanes);
   }
-  if constexpr (kSumsFirst) ActivateSums<kVectors>(rows, first, static_cast<std::size_t>(rows.columns), bias, out);
+}
+
+// The row's activations [columns][kVectors * lanes].
+template <int kVectors>
+void ActivateRow(const PatchRows& rows, int row, const BlockView& block, float* out) {
+  const std::size_t first = static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.columns);
+  const Factors patches{rows.patches + static_cast<std::size_t>(row) * rows.row_stride, rows.patch_stride,
+                        rows.elements};
+  Products<kVectors, !kSumsFirst>(rows, patches, rows.columns, first, block, out);
+  if constexpr (kSumsFirst) ActivateSums<kVectors>(rows, first, static_cast<std::size_t>(rows.columns), block, out);
+}
+
+// A^T of winograd.h of four vectors.
+template <int kOutputs>
+HWY_INLINE void TransformProducts(Vec x0, Vec x1, Vec x2, Vec x3, Vec (&out)[kOutputs]) {
+  const Vec sum = hn::Add(x1, x2), difference = hn::Sub(x1, x2);
+  out[0] = hn::Add(x0, sum);
+  out[1] = kOutputs == 2 ? hn::Sub(difference, x3) : difference;
+  if constexpr (kOutputs == 3) out[2] = hn::Sub(sum, x3);
+}
+
+// From the products of `count` neighbouring tiles, [kTilePositions][tiles][kVectors * lanes], `position_stride` floats
+// from one position to the next, to the sums of their patches: kOutputs rows, `row_size` floats from one to the next.
+template <int kOutputs, int kVectors>
+HWY_NOINLINE void SumsOfTiles(const float* HWY_RESTRICT products, std::size_t position_stride, std::size_t count,
+                              float* HWY_RESTRICT sums, std::size_t row_size) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  constexpr std::size_t kSize = kTileSize;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      Vec across[kSize][kOutputs];
+      HWY_UNROLL(4)
+      for (std::size_t y = 0; y < kSize; ++y) {
+        const float* const from = products + y * kSize * position_stride;
+        TransformProducts<kOutputs>(hn::Load(d, from), hn::Load(d, from + position_stride),
+                                    hn::Load(d, from + 2 * position_stride), hn::Load(d, from + 3 * position_stride),
+                                    across[y]);
+      }
+      HWY_UNROLL(3)
+      for (std::size_t x = 0; x < kOutputs; ++x) {
+        Vec down[kOutputs];
+        TransformProducts<kOutputs>(across[0][x], across[1][x], across[2][x], across[3][x], down);
+        HWY_UNROLL(3)
+        for (std::size_t y = 0; y < kOutputs; ++y) {
+          hn::Store(down[y], d, sums + y * row_size + (x * kVectors + v) * lanes);
+        }
+      }
+      products += lanes;
+    }
+    sums += kOutputs * kVectors * lanes;
+  }
 }
 
 // Along x into registers, from there into each output row that the activation row reaches. pooled begins with output
@@ -218,14 +299,65 @@ float Energy(const float* activations, std::size_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// How a block's pooled map [output rows from `origin` on][output columns][kVectors * lanes] comes together.
+struct Pool {
+  const PoolingAxis &vertical, &horizontal;
+  int origin;
+  float* pooled;
+  double* energy;  // or nullptr
+
+  template <int kVectors>
+  void Add(const float* activations, int columns, int y) const {
+    const std::size_t size = static_cast<std::size_t>(columns) * kVectors * hn::Lanes(Tag());
+    if (energy != nullptr) *energy += static_cast<double>(Energy(activations, size));
+    PoolRow<kVectors>(activations, columns, y, vertical, horizontal, origin, pooled);
+  }
+};
+
 template <int kVectors>
-void RunBlock(const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
-              const PoolingAxis& horizontal, int origin, float* activations, float* pooled, double* energy) {
-  const std::size_t row_size = static_cast<std::size_t>(rows.columns) * kVectors * hn::Lanes(Tag());
+void RunPatches(const PatchRows& rows, const BlockView& block, const Pool& pool, float* activations) {
   for (int row = 0; row < rows.rows; ++row) {
-    ActivateRow<kVectors>(rows, row, weights, bias, activations);
-    if (energy != nullptr) *energy += static_cast<double>(Energy(activations, row_size));
-    PoolRow<kVectors>(activations, rows.columns, rows.first_row + row, vertical, horizontal, origin, pooled);
+    ActivateRow<kVectors>(rows, row, block, activations);
+    pool.Add<kVectors>(activations, rows.columns, rows.first_row + row);
+  }
+}
+
+// Rows of tiles, as many at a time as kMostTiles holds, and wide rows in parts.
+template <int kOutputs, int kVectors>
+void RunTiles(const PatchRows& rows, const BlockView& block, const Pool& pool, float* work) {
+  const TileGrid& grid = *rows.grid;
+  const std::size_t width = kVectors * hn::Lanes(Tag());
+  const std::size_t row_size = static_cast<std::size_t>(grid.columns) * kOutputs * width;
+  float* const products = work + kOutputs * row_size;
+  const auto channels = static_cast<std::size_t>(grid.channels);
+  const int rows_at_a_time = std::max(1, kMostTiles / grid.columns);
+  for (int first = 0; first < grid.rows; first += rows_at_a_time) {
+    const int chunk_rows = std::min(rows_at_a_time, grid.rows - first);
+    for (int x = 0; x < grid.columns; x += kMostTiles) {
+      const int chunk_columns = std::min(kMostTiles, grid.columns - x);
+      const int count = chunk_rows * chunk_columns;  // one or the other is whole
+      const std::size_t stride = ProductStride(count, width);
+      BlockView position = block;
+      for (std::size_t i = 0; i < kTilePositions; ++i) {
+        const std::size_t tile = static_cast<std::size_t>(first) * grid.columns + x;
+        const Factors tiles{rows.tiles + i * grid.position_stride + tile * channels, channels, rows.elements};
+        Products<kVectors, false>(rows, tiles, count, 0, position, products + i * stride);
+        position.weights += channels * width;
+      }
+      for (int i = 0; i < chunk_rows; ++i) {
+        SumsOfTiles<kOutputs, kVectors>(products + static_cast<std::size_t>(i) * chunk_columns * width, stride,
+                                        static_cast<std::size_t>(chunk_columns),
+                                        work + static_cast<std::size_t>(x) * kOutputs * width, row_size);
+        if (x + chunk_columns < grid.columns) continue;
+        const int row = (first + i) * kOutputs;
+        for (int y = row; y < std::min(row + kOutputs, rows.rows); ++y) {
+          float* const sums = work + static_cast<std::size_t>(y - row) * row_size;
+          const auto columns = static_cast<std::size_t>(rows.columns);
+          ActivateSums<kVectors>(rows, static_cast<std::size_t>(y) * columns, columns, block, sums);
+          pool.Add<kVectors>(sums, rows.columns, rows.first_row + y);
+        }
+      }
+    }
   }
 }
 
@@ -243,19 +375,27 @@ void AddBlock(const float* HWY_RESTRICT from, std::size_t width, std::size_t out
   }
 }
 
-// activations [columns][vectors * lanes] and pooled [output rows from origin on][output columns][vectors * lanes] are
-// of the block only.
-void Run(int vectors, const PatchRows& rows, const float* weights, const float* bias, const PoolingAxis& vertical,
-         const PoolingAxis& horizontal, int origin, float* activations, float* pooled, double* energy) {
-  switch (vectors) {
+template <int kVectors>
+void RunBlock(const PatchRows& rows, const BlockView& block, const Pool& pool, float* work) {
+  if (rows.grid == nullptr) return RunPatches<kVectors>(rows, block, pool, work);
+  if (rows.grid->outputs == 2) return RunTiles<2, kVectors>(rows, block, pool, work);
+  RunTiles<3, kVectors>(rows, block, pool, work);
+}
+
+// pooled: as in Pool.
+void Run(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows, const PoolingAxis& vertical,
+         const PoolingAxis& horizontal, int origin, float* work, float* pooled, double* energy) {
+  const Pool pool{vertical, horizontal, origin, pooled, energy};
+  const BlockView view{bank.weights(block), bank.bias(block), bank.limit(block)};
+  switch (block.vectors) {
     case 1:
-      return RunBlock<1>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+      return RunBlock<1>(rows, view, pool, work);
     case 2:
-      return RunBlock<2>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+      return RunBlock<2>(rows, view, pool, work);
     case 3:
-      return RunBlock<3>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+      return RunBlock<3>(rows, view, pool, work);
     default:
-      return RunBlock<4>(rows, weights, bias, vertical, horizontal, origin, activations, pooled, energy);
+      return RunBlock<4>(rows, view, pool, work);
   }
 }
 
@@ -268,13 +408,9 @@ namespace ckn {
 namespace {
 
 HWY_EXPORT(AddBlock);
-HWY_EXPORT(Lanes);
-HWY_EXPORT(MaxVectors);
 HWY_EXPORT(Run);
-
-constexpr std::size_t kCacheLine = 64;
-// 2 to this is 0: the filters that fill up the last vector.
-constexpr float kLog2Zero = -1e30F;
+HWY_EXPORT(Width);
+HWY_EXPORT(WorkFloats);
 
 }  // namespace
 
@@ -285,68 +421,20 @@ std::pair<int, int> PoolingAxis::Reached(int begin, int end) const {
   return {low <= 0 ? 0 : (low + subsampling - 1) / subsampling, high < 0 ? -1 : std::min(size - 1, high / subsampling)};
 }
 
-void AlignedFloats::Free::operator()(float* data) const { std::free(data); }  // NOLINT(cppcoreguidelines-no-malloc)
-
-void AlignedFloats::Reserve(std::size_t size) {
-  if (size <= size_) return;
-  const std::size_t bytes = (size * sizeof(float) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  data_.reset();
-  data_.reset(static_cast<float*>(std::aligned_alloc(kCacheLine, bytes)));  // NOLINT(cppcoreguidelines-no-malloc)
-  if (data_ == nullptr) throw std::bad_alloc();
-  size_ = size;
-}
-
-FilterBank::FilterBank(const RowMatrixF& filters, const Eigen::VectorXf& bias) {
-  const int lanes = HWY_DYNAMIC_DISPATCH(Lanes)();
-  const auto p = static_cast<int>(filters.rows());
-  const auto dim = static_cast<std::size_t>(filters.cols());
-  // Blocks of about equal width: 4 vectors are 2 + 2, not 3 + 1.
-  const int vectors = (p + lanes - 1) / lanes;
-  const int max_vectors = HWY_DYNAMIC_DISPATCH(MaxVectors)(dim);
-  const int count = (vectors + max_vectors - 1) / max_vectors;
-  std::size_t size = 0;
-  for (int i = 0; i < count; ++i) {
-    const int begin = vectors * i / count;
-    const int end = vectors * (i + 1) / count;
-    Block block;
-    block.first = begin * lanes;
-    block.vectors = end - begin;
-    block.count = std::min(p, end * lanes) - block.first;
-    const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(lanes);
-    block.weights_at = size;
-    block.bias_at = size + dim * width;
-    size = block.bias_at + width;
-    blocks_.push_back(block);
-  }
-  data_.Reserve(size);
-  for (const Block& block : blocks_) {
-    const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(lanes);
-    for (std::size_t l = 0; l < width; ++l) {
-      const bool padding = std::cmp_greater_equal(l, block.count);
-      const Eigen::Index filter = block.first + static_cast<Eigen::Index>(l);
-      data_.data()[block.bias_at + l] = padding ? kLog2Zero : bias[filter];
-      for (std::size_t k = 0; k < dim; ++k) {
-        data_.data()[block.weights_at + k * width + l] = padding ? 0 : filters(filter, static_cast<Eigen::Index>(k));
-      }
-    }
-  }
-}
-
 void ActivateAndPool(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows,
                      const PoolingAxis& vertical, const PoolingAxis& horizontal, int p, AlignedFloats& scratch,
                      float* pooled, double* energy) {
-  const auto width = static_cast<std::size_t>(block.vectors) * static_cast<std::size_t>(HWY_DYNAMIC_DISPATCH(Lanes)());
+  const std::size_t width = HWY_DYNAMIC_DISPATCH(Width)(block);
   const auto [first, last] = vertical.Reached(rows.first_row, rows.first_row + rows.rows - 1);
   if (first > last && energy == nullptr) return;
   const auto columns = static_cast<std::size_t>(horizontal.size);
   const std::size_t outputs = static_cast<std::size_t>(std::max(0, last - first + 1)) * columns;
-  const std::size_t row = static_cast<std::size_t>(rows.columns) * width;
-  scratch.Reserve(row + outputs * width);
-  float* const block_pooled = scratch.data() + row;
+  const std::size_t work = HWY_DYNAMIC_DISPATCH(WorkFloats)(block, rows);
+  scratch.Reserve(work + outputs * width);
+  float* const block_pooled = scratch.data() + work;
   std::fill_n(block_pooled, outputs * width, 0.0F);
   HWY_DYNAMIC_DISPATCH(Run)
-  (block.vectors, rows, bank.weights(block), bank.bias(block), vertical, horizontal, first, scratch.data(),
-   block_pooled, energy);
+  (bank, block, rows, vertical, horizontal, first, scratch.data(), block_pooled, energy);
   HWY_DYNAMIC_DISPATCH(AddBlock)
   (block_pooled, width, outputs, static_cast<std::size_t>(block.count), static_cast<std::size_t>(p),
    pooled + static_cast<std::size_t>(first) * columns * static_cast<std::size_t>(p) + block.first);

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "server/simd/activate_and_pool.h"
+#include "server/simd/aligned_floats.h"
 
 // What the activation of a patch needs besides its product with the filters, from its norm alone.
 namespace ckn {

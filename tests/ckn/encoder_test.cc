@@ -102,6 +102,16 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, EncoderTwinTest,
                                            TwinCase{6, 6, 4, {{6, 4, 3, 1}}}, TwinCase{40, 420, 12, {{4, 12, 5, 3}}},
                                            TwinCase{40, 3, 1, {{3, 1, 8, 50}}}));
 
+// Patches and filters enough for transformed tiles (winograd.h): maps of whole tiles and others, wide ones, several
+// bands of rows.
+INSTANTIATE_TEST_SUITE_P(Tiles, EncoderTwinTest,
+                         ::testing::Values(TwinCase{4, 4, 8, {{2, 8, 32, 2}}}, TwinCase{4, 4, 8, {{3, 8, 32, 1}}},
+                                           TwinCase{14, 14, 12, {{3, 12, 50, 3}}},
+                                           TwinCase{16, 16, 20, {{2, 20, 100, 4, 1, false, 0.5F}}},
+                                           TwinCase{12, 11, 9, {{2, 9, 40, 2, 1, false, 0.3F}, {3, 40, 33, 2}}},
+                                           TwinCase{9, 300, 13, {{3, 13, 37, 3}}},
+                                           TwinCase{60, 200, 16, {{2, 16, 32, 5}}}));
+
 TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
   for (const float sigma : {1e-3F, 0.03F, 0.1F, 0.8F, 30.0F}) {
     Layer layer = RandomLayer({2, 1, 6, 2}, 4);
@@ -116,6 +126,34 @@ TEST(EncoderTest, BlackAndFaintPatchesAreExactForEverySigma) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_TRUE(std::isfinite(got[i])) << sigma;
       EXPECT_NEAR(got[i], expected[i], 2e-3 * std::abs(expected[i]) + 1e-12) << sigma << " " << i;
+    }
+  }
+}
+
+// A tile's sums are exact to the last bits of its largest patch: those of a faint one beside it must not explode.
+TEST(EncoderTest, FaintPatchesBesideBrightOnesAreExactInTiles) {
+  for (const int patch_size : {2, 3}) {
+    for (const float sigma : {0.3F, 0.5F, 0.8F, 30.0F}) {
+      for (const float faint : {1e-2F, 1e-4F, 1e-6F, 1e-12F, 0.0F}) {
+        Layer layer = RandomLayer({patch_size, 8, 32, 1}, 4);
+        layer.sigma = sigma;
+        layer.filters.topRows(8) *= 0.1F;  // near faint patches; the others near bright ones
+        FeatureMap map = RandomMap(14, 14, 8, 3);
+        for (int l = 8; l < 32; ++l) {
+          const float norm = ExtractPatch(map, l % 12, 4, patch_size, false, &layer.filters(l, 0));
+          layer.filters.row(l) /= norm;
+        }
+        for (int y = 0; y < 14; ++y) {
+          for (int x = 0; x < 14; ++x) {
+            for (int c = 0; c < 8; ++c) map.At(y, x)[c] *= (x + y) % 5 < 2 || x > 8 ? faint : 1e3F;
+          }
+        }
+        const std::vector<double> expected = EncodeSlow({layer}, map);
+        ::ckn::testing::ForEachTarget([&] {
+          const std::vector<float> got = Encode(MakeEncoder({layer}, {14, 14, 8}), map);
+          EXPECT_LT(RelativeError(got, expected), 1e-5) << patch_size << " " << sigma << " " << faint;
+        });
+      }
     }
   }
 }
@@ -140,13 +178,13 @@ double ResidualSlow(const Layer& layer, const FeatureMap& below) {
 }
 
 TEST(EncoderTest, TheResidualIsThatOfTheLastLayersPatches) {
-  for (const bool centred : {false, true}) {
+  for (const auto& [channels, centred] : {std::pair{6, false}, {6, true}, {12, false}}) {
     // A pooling filter of radius 1 at every fifth place: some rows of patches reach no output, and count all the same.
-    Layer last = RandomLayer({3, 6, 50, 5}, 2);
+    Layer last = RandomLayer({3, channels, 50, 5}, 2);
     last.pooling_radius = 1;
     last.eta *= 0.05F;
     last.subtract_patch_mean = centred;
-    const Layer first = RandomLayer({2, 1, 6, 1}, 1);
+    const Layer first = RandomLayer({2, 1, channels, 1}, 1);
     const FeatureMap map = RandomMap(15, 12, 1, 5);
     const FeatureMap below = MakeEncoder({first}, {15, 12, 1}).EncodeMap(map);
     const double expected = ResidualSlow(last, below);

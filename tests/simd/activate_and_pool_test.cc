@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/simd_targets.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 using ::ckn::testing::ForEachTarget;
 
-// One activation each, nothing pooled: 2^t for each t.
-std::vector<float> PowersOfTwo(const std::vector<float>& t) {
+// One activation each, nothing pooled: 2^min(t, limit) for each t.
+std::vector<float> PowersOfTwo(const std::vector<float>& t, float limit = 127) {
   const auto n = t.size();
   const std::vector<float> ones(n, 1.0F), zeros(n, 0.0F);
   const float tap = 1;
@@ -26,7 +27,7 @@ std::vector<float> PowersOfTwo(const std::vector<float>& t) {
   rows.columns = static_cast<int>(n);
   rows.slope = rows.norm = ones.data();
   rows.offset = zeros.data();
-  const FilterBank bank(RowMatrixF::Ones(1, 1), Eigen::VectorXf::Zero(1));
+  const FilterBank bank({RowMatrixF::Ones(1, 1), Eigen::VectorXf::Zero(1), Eigen::VectorXf::Constant(1, limit)});
   const PoolingAxis vertical{1, 1, 0, &tap}, horizontal{static_cast<int>(n), 1, 0, &tap};
   AlignedFloats scratch;
   std::vector<float> out(n);
@@ -57,6 +58,13 @@ TEST(ActivateAndPoolTest, ExponentialUnderflowsToZeroOnEveryTarget) {
 TEST(ActivateAndPoolTest, ExponentialStaysFiniteOnEveryTarget) {
   ForEachTarget([] {
     for (const float value : PowersOfTwo({127, 128, 1e5F, 1e30F})) EXPECT_EQ(value, 0x1p127F * 0x1.000002p+0F);
+  });
+}
+
+TEST(ActivateAndPoolTest, ExponentsStayWithinTheFiltersLimitOnEveryTarget) {
+  ForEachTarget([] {
+    const std::vector<float> got = PowersOfTwo({2, 3, 4, 1e5F}, 3);
+    EXPECT_THAT(got, ::testing::Pointwise(::testing::FloatEq(), {4, 8, 8, 8}));
   });
 }
 
@@ -95,7 +103,7 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
         const auto outputs = static_cast<std::size_t>(vertical.size * horizontal.size * p);
         std::vector<float> got(outputs, 1.0F);  // it adds to what is there
         std::vector<double> expected(outputs, 1.0);
-        const FilterBank bank(filters, bias);
+        const FilterBank bank({filters, bias, Eigen::VectorXf::Constant(p, 127)});
         AlignedFloats scratch;
         double energy = 1;  // it adds to that, too
         for (const FilterBank::Block& block : bank.blocks()) {
@@ -124,6 +132,76 @@ TEST(ActivateAndPoolTest, EveryFilterAndColumnIsThereOnEveryTarget) {
         ASSERT_NEAR(energy, expected_energy, 3e-6 * expected_energy) << "p " << p << " columns " << columns;
         for (std::size_t i = 0; i < outputs; ++i) {
           ASSERT_NEAR(got[i], expected[i], 3e-6 * (1 + std::abs(expected[i]))) << "p " << p << " columns " << columns;
+        }
+      }
+    }
+  });
+}
+
+// Around the widths of blocks, and of maps with rows of few tiles and of more than are computed at a time; from the
+// second row of tiles on, as for a band of a map.
+TEST(ActivateAndPoolTest, TilesGiveWhatPatchesGiveOnEveryTarget) {
+  std::mt19937 rng(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  constexpr int kChannels = 9, kHeight = 13;
+  const float taps[] = {0.1F, 0.5F, 1, 0.5F, 0.1F};
+  ForEachTarget([&] {
+    for (const int patch_size : {2, 3}) {
+      const int side = TileOutputs(patch_size);
+      for (const int p : {1, 16, 33, 97}) {
+        for (const int width : {4, 13, 131}) {
+          FeatureMap map(kHeight, width, kChannels);
+          Filters filters{RowMatrixF(p, patch_size * patch_size * kChannels), Eigen::VectorXf::Random(p),
+                          Eigen::VectorXf::Constant(p, 127)};
+          PatchRows rows;
+          rows.first_row = side;
+          rows.rows = kHeight - patch_size + 1 - side;
+          rows.columns = width - patch_size + 1;
+          const auto places = static_cast<std::size_t>(rows.rows * rows.columns);
+          std::vector<float> slope(places), offset(places), norm(places);
+          for (auto* values : {&map.values, &slope, &offset, &norm}) {
+            for (float& value : *values) value = uniform(rng);
+          }
+          for (float& value : filters.weights.reshaped()) value = 0.2F * uniform(rng);
+          rows.slope = slope.data();
+          rows.offset = offset.data();
+          rows.norm = norm.data();
+          const PoolingAxis vertical{kHeight / 2, 2, 2, taps}, horizontal{(rows.columns + 1) / 2, 2, 2, taps};
+          const auto pooled = [&](const FilterBank& bank, double* energy) {
+            std::vector<float> out(static_cast<std::size_t>(vertical.size * horizontal.size * p), 1.0F);
+            AlignedFloats scratch;
+            for (const FilterBank::Block& block : bank.blocks()) {
+              ActivateAndPool(bank, block, rows, vertical, horizontal, p, scratch, out.data(), energy);
+            }
+            return out;
+          };
+
+          std::vector<std::size_t> elements;
+          for (int i = 0; i < patch_size; ++i) {
+            for (int j = 0; j < patch_size * kChannels; ++j) {
+              elements.push_back(static_cast<std::size_t>(i * width * kChannels + j));
+            }
+          }
+          rows.patches = map.At(rows.first_row, 0);
+          rows.row_stride = static_cast<std::size_t>(width) * kChannels;
+          rows.patch_stride = kChannels;
+          rows.elements = elements;
+          double expected_energy = 0;
+          const std::vector<float> expected = pooled(FilterBank(filters), &expected_energy);
+
+          const TileGrid grid(side, rows.rows, rows.columns, kChannels);
+          std::vector<float> tiles(grid.size());
+          AlignedFloats scratch;
+          for (int row = 0; row < grid.rows; ++row) TransformTiles(map, 1, grid, row, scratch, tiles.data());
+          rows.tiles = tiles.data();
+          rows.grid = &grid;
+          rows.elements = rows.elements.first(kChannels);
+          double energy = 0;
+          const std::vector<float> got = pooled(FilterBank::OfTiles(filters, patch_size), &energy);
+          ASSERT_NEAR(energy, expected_energy, 1e-5 * expected_energy) << "p " << p << " width " << width;
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            ASSERT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << "p " << p << " width " << width;
+          }
         }
       }
     }
