@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <numbers>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -11,38 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/helpers.h"
 #include "server/base/status.h"
+#include "server/ckn/packed_layer.h"
 #include "server/ckn/patch.h"
 #include "server/simd/activate_and_pool.h"
 #include "server/simd/bfloat16.h"
-#include "server/simd/filter_bank.h"
+#include "server/simd/bfloat16_product.h"
 #include "server/simd/gemm.h"
 #include "server/simd/patch_norms.h"
 #include "server/simd/winograd.h"
 
 namespace ckn {
-namespace {
-
-// What the products of a layer read.
-enum class PatchSource {
-  kMap,    // patches where they lie
-  kCopy,   // patches that have been copied out, centred or whitened
-  kTiles,  // transformed tiles of the map
-};
-
-}  // namespace
-
-// What a layer needs at run time, computed once. With u = w . psi, rho = ||psi|| and a = log2(e) / sigma^2, eq. (zeta)
-// is
-//   rho * sqrt(eta) * exp(-||psi / rho - w||^2 / sigma^2) = rho * 2^((2 a / rho) u + bias),
-//   bias = -a (1 + ||w||^2) + log2(eta) / 2,
-// so an activation costs one product and one exponential.
-struct Encoder::PackedLayer {
-  FilterBank bank;
-  std::vector<float> pooling;         // [2 * radius + 1]
-  std::vector<std::size_t> elements;  // of PatchRows
-  float a = 0;
-  PatchSource source = PatchSource::kMap;
-};
 
 // Sums over all patches of a layer, of ||psi||^2 and ||zeta||^2.
 struct Encoder::Energy {
@@ -56,14 +34,6 @@ namespace {
 constexpr std::size_t kCopiedFloats = std::size_t{1} << 16;
 // Of a map whose patches are read where they lie, or of transformed tiles.
 constexpr std::size_t kMapFloats = std::size_t{1} << 17;
-// Transformed tiles take fewer products, but a sum is only as exact as the largest pixels of its tile allow, and errors
-// grow with 1 / sigma^2 in the exponent: below this sigma, an image that is like no filter would show it. And they are
-// worth their while only in layers of some size.
-constexpr float kMinTileSigma = 0.3F;
-constexpr int kMinTileChannels = 8, kMinTileFilters = 32;
-// 2 to this is 0; stands for log2(0) of a filter with eta = 0.
-constexpr float kLog2Zero = -1e30F;
-
 // What an exponential and its pooling cost, in operations of the product.
 constexpr double kExponentialOperations = 30;
 // Layers that take less than about 200 us are not worth the waking of another thread: with 3e6 in place of this, a lone
@@ -76,6 +46,7 @@ constexpr double kMinAwakeOperations = 2e6;
 struct Workspace {
   FeatureMap maps[2];  // of the layers, by turns
   FeatureMap rounded;
+  std::vector<std::uint16_t> bfloat16;
   std::vector<float> slopes, offsets, norms;
   std::vector<float> patches, whitened;
   std::vector<double> energies;  // of blocks
@@ -96,23 +67,11 @@ double Operations(const Layer& layer, const MapShape& below) {
   return Operations(layer, rows * ActivationSize(below.width, layer.patch_size));
 }
 
-PatchSource SourceOf(const Layer& layer, const MapShape& below, Precision precision) {
-  if (layer.subtract_patch_mean || layer.whitening.size() > 0) return PatchSource::kCopy;
-  // The transforms of rounded numbers would need rounding again.
-  const bool tiles = precision == Precision::kFloat32 && TileOutputs(layer.patch_size) > 0 &&
-                     layer.sigma >= kMinTileSigma && below.channels >= kMinTileChannels &&
-                     layer.filter_count() >= kMinTileFilters && std::min(below.height, below.width) >= kTileSize;
-  return tiles ? PatchSource::kTiles : PatchSource::kMap;
-}
-
-// PatchRows::elements of a layer.
-std::vector<std::size_t> ElementOffsets(const Layer& layer, const MapShape& below, PatchSource source) {
-  const auto channels = static_cast<std::size_t>(below.channels);
-  const std::size_t run = static_cast<std::size_t>(layer.patch_size) * channels;
-  const std::size_t row = source == PatchSource::kMap ? static_cast<std::size_t>(below.width) * channels : run;
-  std::vector<std::size_t> offsets(source == PatchSource::kTiles ? channels : layer.patch_dim());
-  for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = i / run * row + i % run;
-  return offsets;
+// Rounded numbers, and zeros for what the kernels read behind the last patch.
+void Pack(const float* rounded, std::size_t count, std::size_t patch_stride, std::vector<std::uint16_t>& out) {
+  out.resize(count + kTilePatches * patch_stride + 2 * kTilePairs);
+  PackBfloat16(rounded, count, out.data());
+  std::fill(out.begin() + static_cast<std::ptrdiff_t>(count), out.end(), std::uint16_t{0});
 }
 
 // body(i) for each i in [0, count); `helpers` may be nullptr.
@@ -146,33 +105,7 @@ absl::StatusOr<Encoder> Encoder::Create(std::vector<Layer> layers, const MapShap
     encoder.shapes_.push_back(*shape);
 
     const MapShape& below = encoder.shapes_[k];
-    auto packed = std::make_shared<PackedLayer>();
-    packed->source = SourceOf(layer, below, precision);
-    packed->elements = ElementOffsets(layer, below, packed->source);
-    Filters filters{layer.filters, Eigen::VectorXf(layer.filter_count()), Eigen::VectorXf(layer.filter_count())};
-    if (precision == Precision::kBfloat16) {
-      float* const weights = filters.weights.data();
-      RoundToBfloat16(weights, static_cast<std::size_t>(filters.weights.size()), weights);
-    }
-    // In double: the terms nearly cancel.
-    const double a = std::numbers::log2e / (static_cast<double>(layer.sigma) * layer.sigma);
-    packed->a = static_cast<float>(a);
-    for (int l = 0; l < layer.filter_count(); ++l) {
-      const double norm_squared = filters.weights.row(l).cast<double>().squaredNorm();
-      const bool dead = !(layer.eta[l] > 0);
-      const double half_log = dead ? 0 : 0.5 * std::log2(layer.eta[l]);
-      filters.bias[l] = dead ? kLog2Zero : static_cast<float>(-(1 + norm_squared) * a + half_log);
-      filters.limit[l] = static_cast<float>(half_log);
-    }
-    packed->bank =
-        packed->source == PatchSource::kTiles ? FilterBank::OfTiles(filters, layer.patch_size) : FilterBank(filters);
-    const double beta = layer.subsampling;
-    // The constant sqrt(2 / pi) of eq. (xi) is applied once, with the horizontal and the vertical filter half each.
-    const double half_constant = std::pow(2 / std::numbers::pi, 0.25);
-    for (int d = -layer.pooling_radius; d <= layer.pooling_radius; ++d) {
-      packed->pooling.push_back(static_cast<float>(half_constant * std::exp(-(d / beta) * (d / beta))));
-    }
-    encoder.packed_.push_back(std::move(packed));
+    encoder.packed_.push_back(std::make_shared<const PackedLayer>(PackLayer(layer, below, precision)));
     if (Operations(layer, below) > kMinSharedOperations) shared = true;
     most_blocks = std::max(most_blocks, encoder.packed_.back()->bank.blocks().size());
   }
@@ -274,6 +207,22 @@ void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out,
       PatchNorms(map.At(first, 0), patches.rows + layer.patch_size - 1, map.width, map.channels, layer.patch_size,
                  work.squares, work.norms.data());
       patches.patches = map.At(first, 0);
+    }
+    if (packed.unit != Bfloat16Unit::kNone) {
+      const std::size_t places = source == PatchSource::kCopy
+                                     ? count
+                                     : static_cast<std::size_t>(patches.rows + layer.patch_size - 1) * map.width;
+      Pack(patches.patches, places * patches.patch_stride, patches.patch_stride, work.bfloat16);
+      patches.bfloat16 = work.bfloat16.data();
+      patches.unit = packed.unit;
+    }
+    if (packed.unit != Bfloat16Unit::kNone) {
+      const std::size_t places = source == PatchSource::kCopy
+                                     ? count
+                                     : static_cast<std::size_t>(patches.rows + layer.patch_size - 1) * map.width;
+      Pack(patches.patches, places * patches.patch_stride, patches.patch_stride, work.bfloat16);
+      patches.bfloat16 = work.bfloat16.data();
+      patches.unit = packed.unit;
     }
     const TileGrid grid(unit, patches.rows, patches.columns, map.channels);
     if (source == PatchSource::kTiles) {

@@ -12,6 +12,7 @@
 namespace ckn {
 
 class Helpers;
+struct PackedLayer;
 struct PatchRows;
 
 // Algorithm 2, layer after layer, in single precision or with products of less: xi_0 -> the last map as a vector.
@@ -51,8 +52,6 @@ class Encoder {
   [[nodiscard]] FeatureMap EncodeMap(const FeatureMap& input) const;
 
  private:
-  struct PackedLayer;
-
   Encoder() = default;
   struct Energy;
   void CopyPatches(std::size_t k, const FeatureMap& map, const PatchRows& rows, Helpers* helpers) const;

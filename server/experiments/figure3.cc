@@ -18,7 +18,7 @@
 #include "server/experiments/results_folder.h"
 #include "server/image/decode.h"
 #include "server/image/preprocess.h"
-#include "server/simd/exp.h"
+#include "server/simd/target.h"
 #include "server/training/checkpoint.h"
 #include "server/training/random.h"
 #include "server/training/whitening.h"
@@ -162,7 +162,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   json["cpu_seconds"] = ProcessCpuSeconds() - cpu_start;
   json["threads"] = pool.threads();
   json["cpu"] = CpuName();
-  json["simd"] = SimdTargetName();
+  json["simd"] = SimdTargets().front();
   json["program_version"] = options.program_version;
   json["eta"] = nlohmann::ordered_json::array();
   for (const int l : order) json["eta"].push_back(layer.eta[l]);

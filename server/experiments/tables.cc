@@ -15,7 +15,7 @@
 #include "server/experiments/results_folder.h"
 #include "server/feature_extractor.h"
 #include "server/pipeline.h"
-#include "server/simd/exp.h"
+#include "server/simd/target.h"
 #include "server/store/model_file.h"
 #include "server/training/checkpoint.h"
 #include "server/training/features.h"
@@ -219,7 +219,7 @@ class Table {
   void AddMachine(Json& json) const {
     json["threads"] = pool_.threads();
     json["cpu"] = CpuName();
-    json["simd"] = SimdTargetName();
+    json["simd"] = SimdTargets().front();
     json["program_version"] = options_.program_version;
   }
 

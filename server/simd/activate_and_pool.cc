@@ -48,7 +48,8 @@ std::size_t Width(const FilterBank::Block& block) { return static_cast<std::size
 // A row of activations, or those that a row of tiles has and the products before them.
 std::size_t WorkFloats(const FilterBank::Block& block, const PatchRows& rows) {
   const std::size_t width = Width(block);
-  if (rows.grid == nullptr) return static_cast<std::size_t>(rows.columns) * width;
+  const auto columns = static_cast<std::size_t>(rows.columns);
+  if (rows.grid == nullptr) return (columns + kTilePatches - 1) / kTilePatches * kTilePatches * width;
   const auto side = static_cast<std::size_t>(rows.grid->outputs);
   const int tiles = std::min(kMostTiles, rows.grid->rows * rows.grid->columns);
   return side * side * static_cast<std::size_t>(rows.grid->columns) * width +
@@ -193,6 +194,13 @@ void Products(const PatchRows& rows, const Factors& factors, int count, std::siz
 template <int kVectors>
 void ActivateRow(const PatchRows& rows, int row, const BlockView& block, float* out) {
   const std::size_t first = static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.columns);
+  if (rows.bfloat16 != nullptr) {
+    const auto columns = static_cast<std::size_t>(rows.columns);
+    const Bfloat16Patches patches{rows.bfloat16 + static_cast<std::size_t>(row) * rows.row_stride, rows.patch_stride,
+                                  rows.elements, columns};
+    (rows.unit == Bfloat16Unit::kAmx ? SumPairsAmx : SumPairs)(patches, block.weights, kVectors, out);
+    return ActivateSums<kVectors>(rows, first, columns, block, out);
+  }
   const Factors patches{rows.patches + static_cast<std::size_t>(row) * rows.row_stride, rows.patch_stride,
                         rows.elements};
   Products<kVectors, !kSumsFirst>(rows, patches, rows.columns, first, block, out);

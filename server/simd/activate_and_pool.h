@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 
 #include "server/simd/aligned_floats.h"
+#include "server/simd/bfloat16_product.h"
 #include "server/simd/filter_bank.h"
 #include "server/simd/winograd.h"
 
@@ -30,6 +32,9 @@ struct PatchRows {
   const float* patches = nullptr;
   std::size_t row_stride = 0, patch_stride = 0;
   std::span<const std::size_t> elements;
+  // For a bank of pairs: the same patches in bfloat16. `elements` are then the places of pairs.
+  const std::uint16_t* bfloat16 = nullptr;
+  Bfloat16Unit unit = Bfloat16Unit::kNone;
   // For a bank of tiles: their transforms, in place of patches. `rows` and `columns` are still those of patches.
   const float* tiles = nullptr;
   const TileGrid* grid = nullptr;

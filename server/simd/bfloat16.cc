@@ -15,4 +15,8 @@ void RoundToBfloat16(const float* from, std::size_t n, float* to) {
   }
 }
 
+void PackBfloat16(const float* from, std::size_t n, std::uint16_t* to) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(from[i]) >> 16);
+}
+
 }  // namespace ckn

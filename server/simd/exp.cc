@@ -39,8 +39,6 @@ void ExpAffine(float slope, const float* bias, float factor, float* values, std:
   }
 }
 
-const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ckn
 HWY_AFTER_NAMESPACE();
@@ -49,13 +47,10 @@ HWY_AFTER_NAMESPACE();
 namespace ckn {
 
 HWY_EXPORT(ExpAffine);
-HWY_EXPORT(TargetName);
 
 void ExpAffine(float slope, const float* bias, float factor, float* values, std::size_t n) {
   HWY_DYNAMIC_DISPATCH(ExpAffine)(slope, bias, factor, values, n);
 }
-
-const char* SimdTargetName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 }  // namespace ckn
 #endif  // HWY_ONCE

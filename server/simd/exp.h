@@ -10,7 +10,4 @@ namespace ckn {
 inline constexpr float kExpRelTol = 4e-7F;
 void ExpAffine(float slope, const float* bias, float factor, float* values, std::size_t n);
 
-// Name of the instruction set that ExpAffine runs on, for logs and benchmarks.
-const char* SimdTargetName();
-
 }  // namespace ckn

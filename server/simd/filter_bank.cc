@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "server/simd/winograd.h"
@@ -41,7 +43,8 @@ constexpr float kLog2Zero = -1e30F;
 
 }  // namespace
 
-FilterBank::FilterBank(const Filters& filters) : FilterBank(filters, static_cast<std::size_t>(filters.weights.cols())) {}
+FilterBank::FilterBank(const Filters& filters)
+    : FilterBank(filters, static_cast<std::size_t>(filters.weights.cols())) {}
 
 FilterBank::FilterBank(const Filters& filters, std::size_t product_dim) {
   const auto lanes = static_cast<int>(HWY_DYNAMIC_DISPATCH(Lanes)());
@@ -78,8 +81,7 @@ FilterBank::FilterBank(const Filters& filters, std::size_t product_dim) {
       data[block.bias_at + l] = padding ? kLog2Zero : filters.bias[filter];
       data[block.limit_at + l] = padding ? 0 : filters.limit[filter];
       for (std::size_t k = 0; k < dim; ++k) {
-        data[block.weights_at + k * width + l] =
-            padding ? 0 : filters.weights(filter, static_cast<Eigen::Index>(k));
+        data[block.weights_at + k * width + l] = padding ? 0 : filters.weights(filter, static_cast<Eigen::Index>(k));
       }
     }
   }
@@ -99,6 +101,21 @@ FilterBank FilterBank::OfTiles(const Filters& filters, int patch_size) {
     }
   }
   return {transformed, static_cast<std::size_t>(channels)};
+}
+
+FilterBank FilterBank::OfPairs(const Filters& filters, int run, int pairs_per_run) {
+  const Eigen::Index p = filters.weights.rows();
+  const Eigen::Index runs = filters.weights.cols() / run;
+  Filters pairs{RowMatrixF::Zero(p, runs * pairs_per_run), filters.bias, filters.limit};
+  for (Eigen::Index l = 0; l < p; ++l) {
+    for (Eigen::Index k = 0; k < filters.weights.cols(); ++k) {
+      float& pair = pairs.weights(l, k / run * pairs_per_run + k % run / 2);
+      const std::uint32_t half = std::bit_cast<std::uint32_t>(filters.weights(l, k)) >> 16;
+      // The first one in memory is the lower half.
+      pair = std::bit_cast<float>(std::bit_cast<std::uint32_t>(pair) | (k % run % 2 == 0 ? half : half << 16));
+    }
+  }
+  return {pairs, static_cast<std::size_t>(pairs.weights.cols())};
 }
 
 }  // namespace ckn

@@ -29,6 +29,10 @@ class FilterBank {
   // patch_size is one that has a transform, and elements of a filter are [patch_size][patch_size][channels].
   static FilterBank OfTiles(const Filters& filters, int patch_size);
 
+  // For products of pairs of bfloat16 numbers (bfloat16_product.h), of elements in runs of `run` neighbours, each of
+  // which takes pairs_per_run pairs. The weights are rounded already; two of them lie in the place of one.
+  static FilterBank OfPairs(const Filters& filters, int run, int pairs_per_run);
+
   struct Block {
     int first = 0;    // filter
     int count = 0;    // filters

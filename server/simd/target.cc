@@ -1,5 +1,7 @@
 #include "server/simd/target.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -7,6 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hwy/targets.h"
+
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace ckn {
 namespace {
@@ -17,25 +25,66 @@ std::string Name(std::int64_t target) {
   return name == "avx3" ? "avx512" : name;
 }
 
+constexpr const char* kUnitNames[] = {"", "avx512_bf16", "amx_bf16"};
+
 dnnl::cpu_isa CpuIsa(std::int64_t target) {
   if (target < HWY_AVX3) return dnnl::cpu_isa::all;  // newer than plain AVX-512
   if (target == HWY_AVX3) return dnnl::cpu_isa::avx512_core;
   return target == HWY_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
 }
 
+#if HWY_ARCH_X86_64
+// Linux gives a process the tile registers when it asks for them. Their state is large.
+bool AskForTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+Bfloat16Unit UnitOfThisMachine() {
+  constexpr unsigned kAvx512Bf16 = 1U << 5, kAmxBf16 = 1U << 22, kAmxTile = 1U << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & kAvx512Bf16) == 0) return Bfloat16Unit::kNone;
+  constexpr unsigned kAmx = kAmxBf16 | kAmxTile;
+  const bool amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmx) == kAmx;
+  return amx && AskForTiles() ? Bfloat16Unit::kAmx : Bfloat16Unit::kAvx512;
+}
+#else
+Bfloat16Unit UnitOfThisMachine() { return Bfloat16Unit::kNone; }
+#endif
+
+std::atomic<Bfloat16Unit>& MostUnit() {
+  static std::atomic<Bfloat16Unit> most{Bfloat16Unit::kAmx};
+  return most;
+}
+
 }  // namespace
+
+Bfloat16Unit ChosenBfloat16Unit() {
+  static const Bfloat16Unit unit = UnitOfThisMachine();
+  const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
+  return wide ? std::min(unit, MostUnit().load()) : Bfloat16Unit::kNone;
+}
+
+void LimitBfloat16Unit(Bfloat16Unit most) { MostUnit() = most; }
 
 std::vector<std::string> SimdTargets() {
   std::vector<std::string> names;
+  for (auto unit = static_cast<int>(ChosenBfloat16Unit()); unit > 0; --unit) names.emplace_back(kUnitNames[unit]);
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) names.push_back(Name(target));
   return names;
 }
 
 absl::Status SelectSimdTarget(const std::string& name) {
+  for (auto unit = static_cast<int>(ChosenBfloat16Unit()); unit > 0; --unit) {
+    if (name != kUnitNames[unit]) continue;
+    LimitBfloat16Unit(static_cast<Bfloat16Unit>(unit));
+    return absl::OkStatus();
+  }
   std::int64_t better = 0;  // all that come before the one asked for
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     if (Name(target) == name) {
       hwy::DisableTargets(better);
+      LimitBfloat16Unit(Bfloat16Unit::kNone);
       // Refused after oneDNN's first product only.
       if (dnnl::set_max_cpu_isa(CpuIsa(target)) != dnnl::status::success) {
         return absl::FailedPreconditionError("the instruction set can be chosen at the start of the program only");

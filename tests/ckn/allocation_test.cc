@@ -31,7 +31,7 @@ class Alone : public Helpers {
   int loops = 0;
 };
 
-// Also of the layers that are shared, and of every way to the patches: in the map, centred, whitened.
+// Also of the layers that are shared, and of every way to the patches: in the map, centred, whitened, in tiles.
 TEST(AllocationTest, EncodingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
   for (const MapShape& shape : {MapShape{32, 24, 1}, MapShape{32, 24, 2}, MapShape{96, 96, 3}}) {
     for (const char* const kind : {"plain", "centred", "whitened", "projected"}) {
@@ -40,7 +40,7 @@ TEST(AllocationTest, EncodingAsksForNoMemoryOnceTheThreadHasSeenAnImage) {
       if (patches == "whitened") first.whitening.setIdentity(first.patch_dim(), first.patch_dim());
       if (patches == "projected") first.projection.setIdentity(48, 48);
       const auto precision = patches == "centred" ? Precision::kBfloat16 : Precision::kFloat32;
-      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 48, 50, false)}, shape, precision);
+      const absl::StatusOr<Encoder> encoder = Encoder::Create({first, MakeLayer(2, 48, 100, false)}, shape, precision);
       ASSERT_TRUE(encoder.ok()) << encoder.status();
       const FeatureMap map(shape.height, shape.width, shape.channels);
       std::vector<float> features(static_cast<std::size_t>(encoder->feature_count()));

@@ -65,8 +65,8 @@ TEST_P(WinogradTest, TransformedTilesGiveTheSumsOfPatches) {
               const auto position = static_cast<std::size_t>(i * kTileSize + j);
               double product = 0;
               for (std::size_t c = 0; c < transformed.size(); ++c) {
-                product += tiles[position * grid.position_stride + tile * transformed.size() + c] *
-                           transformed[c][position];
+                product +=
+                    tiles[position * grid.position_stride + tile * transformed.size() + c] * transformed[c][position];
               }
               got += OutputFactor(side, y % side, i) * OutputFactor(side, x % side, j) * product;
             }

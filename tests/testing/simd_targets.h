@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
-#include "server/simd/exp.h"
+#include "server/simd/target.h"
 
 namespace ckn::testing {
 
@@ -14,7 +14,7 @@ void ForEachTarget(Body body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().DeInit();
-    SCOPED_TRACE(SimdTargetName());
+    SCOPED_TRACE(SimdTargets().front());
     body();
   }
   hwy::SetSupportedTargetsForTest(0);
