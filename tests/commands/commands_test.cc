@@ -738,7 +738,7 @@ TEST(SimdEnvironmentTest, ChoosesTheInstructionSetOrSaysWhatThereIs) {
   EXPECT_THAT(unknown.err, AllOf(StartsWith("ckn: CKN_SIMD: got \"mmx\""), HasSubstr("sse4")));
   const Finished sse4 = with("sse4");
   ASSERT_EQ(sse4.exit_code, 0) << sse4.err;
-  EXPECT_EQ(Json::parse(sse4.out)["simd"], "SSE4");
+  EXPECT_EQ(Json::parse(sse4.out)["simd"], "sse4");
 }
 
 }  // namespace
