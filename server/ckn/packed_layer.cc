@@ -21,7 +21,6 @@ constexpr int kMostFilling = 3;
 // 2 to this is 0; stands for log2(0) of a filter with eta = 0.
 constexpr float kLog2Zero = -1e30F;
 
-
 PatchSource SourceOf(const Layer& layer, const MapShape& below, Precision precision) {
   if (layer.subtract_patch_mean || layer.whitening.size() > 0) return PatchSource::kCopy;
   // The transforms of rounded numbers would need rounding again.

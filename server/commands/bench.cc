@@ -328,7 +328,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code, AllocatedBytes allocated_byt
       "  ckn bench --arch ckn-pm-cifar10 --size 32 64 128 --batch 1 32 --threads 1 2\n"
       "Times are medians over batches, the images of a batch shared out to the threads; threads that would be idle\n"
       "help with the images in work, as in ckn serve: --batch 1 shows the latency of a lone image. GFLOP/s count\n"
-      "the multiplications and additions of each patch with each filter; \"of peak\" is against square matrix products\n"
+      "the multiplications and additions of each patch with each filter; \"of peak\" is against square matrix "
+      "products\n"
       "run just before with as many threads, and more than 100 % where layers need fewer (2x2 and 3x3 patches).");
   auto* const files = command->add_option("FILES", flags->files, "Model files")->type_name("FILE");
   auto* const architectures =

@@ -31,7 +31,9 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", CKN_VERSION);
   app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.require_subcommand(1);
-  app.footer("Environment: CKN_SIMD=avx512_bf16|avx512|avx2|sse4|... keeps to older instruction sets than the machine's best.");
+  app.footer(
+      "Environment: CKN_SIMD=avx512_bf16|avx512|avx2|sse4|... keeps to older instruction sets than the machine's "
+      "best.");
   ckn::AddTrainCommand(app, exit_code);
   ckn::AddRefitCommand(app, exit_code);
   ckn::AddEvaluateCommand(app, exit_code);

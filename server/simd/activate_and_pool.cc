@@ -390,10 +390,12 @@ void RunBlock(const PatchRows& rows, const BlockView& block, const Pool& pool, f
   RunTiles<3, kVectors>(rows, block, pool, work);
 }
 
-// pooled: as in Pool.
+// pooled and energy: as in Pool, through which they are written to.
+// NOLINTBEGIN(readability-non-const-parameter)
 void Run(const FilterBank& bank, const FilterBank::Block& block, const PatchRows& rows, const PoolingAxis& vertical,
          const PoolingAxis& horizontal, int origin, float* work, float* pooled, double* energy) {
   const Pool pool{vertical, horizontal, origin, pooled, energy};
+  // NOLINTEND(readability-non-const-parameter)
   const BlockView view{bank.weights(block), bank.bias(block), bank.limit(block)};
   switch (block.vectors) {
     case 1:

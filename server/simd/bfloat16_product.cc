@@ -13,7 +13,7 @@
 namespace ckn {
 namespace {
 
-constexpr int kMaxPatches = 12;   // as far as the loops below unroll, and up to 4 vectors
+constexpr int kMaxPatches = 12;    // as far as the loops below unroll, and up to 4 vectors
 constexpr int kAccumulators = 24;  // registers of sums
 
 // The loops below are code for these instructions and run where there are such only (target.h). No inline function of a

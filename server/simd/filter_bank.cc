@@ -93,8 +93,7 @@ FilterBank FilterBank::OfTiles(const Filters& filters, int patch_size) {
   Filters transformed{RowMatrixF(p, kTilePositions * channels), filters.bias, filters.limit};
   for (Eigen::Index l = 0; l < p; ++l) {
     for (Eigen::Index c = 0; c < channels; ++c) {
-      const std::array<float, kTilePositions> positions =
-          TransformFilter(&filters.weights(l, c), static_cast<std::size_t>(channels), patch_size);
+      const std::array<float, kTilePositions> positions = TransformFilter(&filters.weights(l, c), channels, patch_size);
       for (Eigen::Index i = 0; i < kTilePositions; ++i) {
         transformed.weights(l, i * channels + c) = positions[static_cast<std::size_t>(i)];
       }

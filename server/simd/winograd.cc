@@ -80,18 +80,18 @@ double FilterFactor(int i, int k, int patch_size) {
 
 }  // namespace
 
-std::array<float, kTilePositions> TransformFilter(const float* filter, std::size_t stride, int patch_size) {
+std::array<float, kTilePositions> TransformFilter(const float* filter, std::ptrdiff_t stride, int patch_size) {
   std::array<float, kTilePositions> transformed{};
   for (int i = 0; i < kTileSize; ++i) {
     for (int j = 0; j < kTileSize; ++j) {
       double sum = 0;
       for (int y = 0; y < patch_size; ++y) {
         for (int x = 0; x < patch_size; ++x) {
-          const auto element = static_cast<std::size_t>(y * patch_size + x);
+          const std::ptrdiff_t element = std::ptrdiff_t{y} * patch_size + x;
           sum += FilterFactor(i, y, patch_size) * FilterFactor(j, x, patch_size) * filter[element * stride];
         }
       }
-      transformed[static_cast<std::size_t>(i * kTileSize + j)] = static_cast<float>(sum);
+      transformed[static_cast<std::size_t>(i) * kTileSize + static_cast<std::size_t>(j)] = static_cast<float>(sum);
     }
   }
   return transformed;

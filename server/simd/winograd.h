@@ -22,7 +22,7 @@ constexpr int TileOutputs(int patch_size) {
 }
 
 // G g G^T of one channel of a filter, g [patch_size][patch_size] with `stride` floats from one element to the next.
-std::array<float, kTilePositions> TransformFilter(const float* filter, std::size_t stride, int patch_size);
+std::array<float, kTilePositions> TransformFilter(const float* filter, std::ptrdiff_t stride, int patch_size);
 
 // Where the tiles of a band of rows lie: [kTilePositions][rows][columns][channels], and some floats between positions.
 struct TileGrid {

@@ -47,8 +47,7 @@ TEST_P(WinogradTest, TransformedTilesGiveTheSumsOfPatches) {
       for (int row = 0; row < grid.rows; ++row) TransformTiles(map, 0, grid, row, scratch, tiles.data());
       std::vector<std::array<float, kTilePositions>> transformed;
       for (int c = 0; c < channels; ++c) {
-        transformed.push_back(
-            TransformFilter(filter.values.data() + c, static_cast<std::size_t>(channels), patch_size));
+        transformed.push_back(TransformFilter(filter.values.data() + c, channels, patch_size));
       }
       for (int y = 0; y < rows; ++y) {
         for (int x = 0; x < columns; ++x) {
