@@ -74,6 +74,21 @@ void Pack(const float* rounded, std::size_t count, std::size_t patch_stride, std
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(count), out.end(), std::uint16_t{0});
 }
 
+// Rows of patches at a time: large images do not leave the second-level cache between the blocks of filters.
+int BandRows(const Layer& layer, PatchSource source, const FeatureMap& map) {
+  const int rows = ActivationSize(map.height, layer.patch_size), columns = ActivationSize(map.width, layer.patch_size);
+  std::size_t most = kMapFloats, unit_floats = static_cast<std::size_t>(map.width) * map.channels;
+  int unit = 1;  // rows
+  if (source == PatchSource::kCopy) {
+    most = kCopiedFloats;
+    unit_floats = static_cast<std::size_t>(columns) * layer.patch_dim();
+  } else if (source == PatchSource::kTiles) {
+    unit = TileOutputs(layer.patch_size);
+    unit_floats = TileGrid(unit, unit, columns, map.channels).size();
+  }
+  return unit * std::clamp(static_cast<int>(most / unit_floats), 1, (rows + unit - 1) / unit);
+}
+
 // body(i) for each i in [0, count); `helpers` may be nullptr.
 void ForEach(Helpers* helpers, std::size_t count, absl::FunctionRef<void(std::size_t i)> body) {
   if (helpers != nullptr) return helpers->Share(count, body);
@@ -159,83 +174,70 @@ void Encoder::CopyPatches(std::size_t k, const FeatureMap& map, const PatchRows&
   for (std::size_t i = 0; i < count; ++i) work.norms[i] = Norm(work.patches.data() + i * dim, dim);
 }
 
+// What the products of these rows of patches read, and what their activations need besides.
+void Encoder::Prepare(std::size_t k, const FeatureMap& map, Helpers* helpers, PatchRows& rows) const {
+  Workspace& work = ThreadWorkspace();
+  const Layer& layer = layers_[k];
+  const PackedLayer& packed = *packed_[k];
+  const std::size_t count = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(rows.columns);
+  std::size_t places = count;  // in memory, of a patch or of where one begins
+  if (packed.source == PatchSource::kCopy) {
+    CopyPatches(k, map, rows, helpers);
+    rows.patches = work.patches.data();
+  } else {
+    const int map_rows = rows.rows + layer.patch_size - 1;
+    places = static_cast<std::size_t>(map_rows) * static_cast<std::size_t>(map.width);
+    rows.patches = map.At(rows.first_row, 0);
+    PatchNorms(rows.patches, map_rows, map.width, map.channels, layer.patch_size, work.squares, work.norms.data());
+  }
+  if (packed.unit != Bfloat16Unit::kNone) {
+    Pack(rows.patches, places * rows.patch_stride, rows.patch_stride, work.bfloat16);
+    rows.bfloat16 = work.bfloat16.data();
+    rows.unit = packed.unit;
+  }
+  if (packed.source == PatchSource::kTiles) {
+    const int side = TileOutputs(layer.patch_size);
+    rows.grid = TileGrid(side, rows.rows, rows.columns, map.channels);
+    work.tiles.Reserve(rows.grid.size());
+    rows.tiles = work.tiles.data();
+    ForEach(helpers, static_cast<std::size_t>(rows.grid.rows), [&](std::size_t row) {
+      TransformTiles(map, rows.first_row / side, rows.grid, static_cast<int>(row), ThreadWorkspace().tile,
+                     work.tiles.data());
+    });
+  }
+  FoldNorms(packed.a, layer.epsilon, work.norms.data(), count, work.slopes.data(), work.offsets.data());
+  rows.slope = work.slopes.data();
+  rows.offset = work.offsets.data();
+  rows.norm = work.norms.data();
+}
+
 // One layer, xi_{k-1} -> xi_k; `out` has the shape of the result and is 0.
 void Encoder::EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const {
   Workspace& work = ThreadWorkspace();
   const Layer& layer = layers_[k];
   const PackedLayer& packed = *packed_[k];
-  const PatchSource source = packed.source;
-  const auto dim = static_cast<std::size_t>(layer.patch_dim());
+  const bool copied = packed.source == PatchSource::kCopy;
   const int rows = ActivationSize(map.height, layer.patch_size);
   PatchRows patches;
   patches.columns = ActivationSize(map.width, layer.patch_size);
   const auto columns = static_cast<std::size_t>(patches.columns);
   patches.elements = packed.elements;
-  patches.patch_stride = source == PatchSource::kCopy ? dim : static_cast<std::size_t>(map.channels);
-  patches.row_stride =
-      patches.patch_stride * (source == PatchSource::kCopy ? columns : static_cast<std::size_t>(map.width));
+  patches.patch_stride = static_cast<std::size_t>(copied ? layer.patch_dim() : map.channels);
+  patches.row_stride = patches.patch_stride * static_cast<std::size_t>(copied ? patches.columns : map.width);
   const PoolingAxis vertical{out.height, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
   const PoolingAxis horizontal{out.width, layer.subsampling, layer.pooling_radius, packed.pooling.data()};
 
-  // Rows of patches at a time: large images do not leave the second-level cache between the blocks of filters.
-  const int unit = source == PatchSource::kTiles ? TileOutputs(layer.patch_size) : 1;  // rows
-  const auto band_of = [&](std::size_t floats, std::size_t unit_floats) {
-    return unit * std::clamp(static_cast<int>(floats / unit_floats), 1, (rows + unit - 1) / unit);
-  };
-  int band = 0;
-  if (source == PatchSource::kTiles) {
-    band = band_of(kMapFloats, TileGrid(unit, unit, patches.columns, map.channels).size());
-    work.tiles.Reserve(TileGrid(unit, band, patches.columns, map.channels).size());
-  } else {
-    band = source == PatchSource::kCopy ? band_of(kCopiedFloats, columns * dim)
-                                        : band_of(kMapFloats, static_cast<std::size_t>(map.width) * map.channels);
-  }
+  const int band = BandRows(layer, packed.source, map);
   for (std::vector<float>* const values : {&work.norms, &work.slopes, &work.offsets}) {
     values->resize(static_cast<std::size_t>(band) * columns + kPatchSlack);
   }
-
   for (int first = 0; first < rows; first += band) {
     patches.first_row = first;
     patches.rows = std::min(band, rows - first);
     const std::size_t count = static_cast<std::size_t>(patches.rows) * columns;
     const bool shared = most_helpers_ > 0 && Operations(layer, static_cast<double>(count)) > kMinAwakeOperations;
     Helpers* const helpers = shared ? Helpers::OfThisThread() : nullptr;
-    if (source == PatchSource::kCopy) {
-      CopyPatches(k, map, patches, helpers);
-      patches.patches = work.patches.data();
-    } else {
-      PatchNorms(map.At(first, 0), patches.rows + layer.patch_size - 1, map.width, map.channels, layer.patch_size,
-                 work.squares, work.norms.data());
-      patches.patches = map.At(first, 0);
-    }
-    if (packed.unit != Bfloat16Unit::kNone) {
-      const std::size_t places = source == PatchSource::kCopy
-                                     ? count
-                                     : static_cast<std::size_t>(patches.rows + layer.patch_size - 1) * map.width;
-      Pack(patches.patches, places * patches.patch_stride, patches.patch_stride, work.bfloat16);
-      patches.bfloat16 = work.bfloat16.data();
-      patches.unit = packed.unit;
-    }
-    if (packed.unit != Bfloat16Unit::kNone) {
-      const std::size_t places = source == PatchSource::kCopy
-                                     ? count
-                                     : static_cast<std::size_t>(patches.rows + layer.patch_size - 1) * map.width;
-      Pack(patches.patches, places * patches.patch_stride, patches.patch_stride, work.bfloat16);
-      patches.bfloat16 = work.bfloat16.data();
-      patches.unit = packed.unit;
-    }
-    const TileGrid grid(unit, patches.rows, patches.columns, map.channels);
-    if (source == PatchSource::kTiles) {
-      ForEach(helpers, static_cast<std::size_t>(grid.rows), [&](std::size_t row) {
-        TransformTiles(map, first / unit, grid, static_cast<int>(row), ThreadWorkspace().tile, work.tiles.data());
-      });
-      patches.tiles = work.tiles.data();
-      patches.grid = &grid;
-    }
-    FoldNorms(packed.a, layer.epsilon, work.norms.data(), count, work.slopes.data(), work.offsets.data());
-    patches.slope = work.slopes.data();
-    patches.offset = work.offsets.data();
-    patches.norm = work.norms.data();
+    Prepare(k, map, helpers, patches);
     const std::span<const FilterBank::Block> blocks = packed.bank.blocks();
     work.energies.assign(blocks.size(), 0);
     ForEach(helpers, blocks.size(), [&](std::size_t i) {

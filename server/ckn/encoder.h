@@ -55,6 +55,7 @@ class Encoder {
   Encoder() = default;
   struct Energy;
   void CopyPatches(std::size_t k, const FeatureMap& map, const PatchRows& rows, Helpers* helpers) const;
+  void Prepare(std::size_t k, const FeatureMap& map, Helpers* helpers, PatchRows& rows) const;
   void EncodeLayer(std::size_t k, const FeatureMap& map, FeatureMap& out, Energy* energy) const;
 
   Precision precision_ = Precision::kFloat32;

@@ -49,10 +49,10 @@ std::size_t Width(const FilterBank::Block& block) { return static_cast<std::size
 std::size_t WorkFloats(const FilterBank::Block& block, const PatchRows& rows) {
   const std::size_t width = Width(block);
   const auto columns = static_cast<std::size_t>(rows.columns);
-  if (rows.grid == nullptr) return (columns + kTilePatches - 1) / kTilePatches * kTilePatches * width;
-  const auto side = static_cast<std::size_t>(rows.grid->outputs);
-  const int tiles = std::min(kMostTiles, rows.grid->rows * rows.grid->columns);
-  return side * side * static_cast<std::size_t>(rows.grid->columns) * width +
+  if (rows.grid.outputs == 0) return (columns + kTilePatches - 1) / kTilePatches * kTilePatches * width;
+  const auto side = static_cast<std::size_t>(rows.grid.outputs);
+  const int tiles = std::min(kMostTiles, rows.grid.rows * rows.grid.columns);
+  return side * side * static_cast<std::size_t>(rows.grid.columns) * width +
          kTilePositions * ProductStride(tiles, width);
 }
 
@@ -333,7 +333,7 @@ void RunPatches(const PatchRows& rows, const BlockView& block, const Pool& pool,
 // Rows of tiles, as many at a time as kMostTiles holds, and wide rows in parts.
 template <int kOutputs, int kVectors>
 void RunTiles(const PatchRows& rows, const BlockView& block, const Pool& pool, float* work) {
-  const TileGrid& grid = *rows.grid;
+  const TileGrid& grid = rows.grid;
   const std::size_t width = kVectors * hn::Lanes(Tag());
   const std::size_t row_size = static_cast<std::size_t>(grid.columns) * kOutputs * width;
   float* const products = work + kOutputs * row_size;
@@ -385,8 +385,8 @@ void AddBlock(const float* HWY_RESTRICT from, std::size_t width, std::size_t out
 
 template <int kVectors>
 void RunBlock(const PatchRows& rows, const BlockView& block, const Pool& pool, float* work) {
-  if (rows.grid == nullptr) return RunPatches<kVectors>(rows, block, pool, work);
-  if (rows.grid->outputs == 2) return RunTiles<2, kVectors>(rows, block, pool, work);
+  if (rows.grid.outputs == 0) return RunPatches<kVectors>(rows, block, pool, work);
+  if (rows.grid.outputs == 2) return RunTiles<2, kVectors>(rows, block, pool, work);
   RunTiles<3, kVectors>(rows, block, pool, work);
 }
 

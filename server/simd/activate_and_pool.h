@@ -37,7 +37,7 @@ struct PatchRows {
   Bfloat16Unit unit = Bfloat16Unit::kNone;
   // For a bank of tiles: their transforms, in place of patches. `rows` and `columns` are still those of patches.
   const float* tiles = nullptr;
-  const TileGrid* grid = nullptr;
+  TileGrid grid;
   int first_row = 0;  // in the activation map
   int rows = 0, columns = 0;
   // [rows][columns]

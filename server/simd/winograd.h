@@ -26,6 +26,7 @@ std::array<float, kTilePositions> TransformFilter(const float* filter, std::ptrd
 
 // Where the tiles of a band of rows lie: [kTilePositions][rows][columns][channels], and some floats between positions.
 struct TileGrid {
+  TileGrid() = default;  // no tiles
   // For `patch_rows` x `patch_columns` patches, `side` of them along a side of a tile.
   TileGrid(int side, int patch_rows, int patch_columns, int map_channels);
   int outputs = 0;            // patches along a side of a tile

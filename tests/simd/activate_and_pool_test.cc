@@ -189,12 +189,11 @@ TEST(ActivateAndPoolTest, TilesGiveWhatPatchesGiveOnEveryTarget) {
           double expected_energy = 0;
           const std::vector<float> expected = pooled(FilterBank(filters), &expected_energy);
 
-          const TileGrid grid(side, rows.rows, rows.columns, kChannels);
-          std::vector<float> tiles(grid.size());
+          rows.grid = TileGrid(side, rows.rows, rows.columns, kChannels);
+          std::vector<float> tiles(rows.grid.size());
           AlignedFloats scratch;
-          for (int row = 0; row < grid.rows; ++row) TransformTiles(map, 1, grid, row, scratch, tiles.data());
+          for (int row = 0; row < rows.grid.rows; ++row) TransformTiles(map, 1, rows.grid, row, scratch, tiles.data());
           rows.tiles = tiles.data();
-          rows.grid = &grid;
           rows.elements = rows.elements.first(kChannels);
           double energy = 0;
           const std::vector<float> got = pooled(FilterBank::OfTiles(filters, patch_size), &energy);
