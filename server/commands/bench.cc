@@ -291,12 +291,12 @@ absl::Status RunBench(const BenchFlags& flags) {
   const bool counted = flags.allocated_bytes != nullptr;
   Json json;
   json["cpu"] = CpuName();
-  json["simd"] = SimdTargets().front();
+  json["simd"] = SimdTarget();
   json["rows"] = Json::array();
   if (!flags.json) {
-    std::printf("%s, %s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s%s\n", CpuName().c_str(),
-                SimdTargets().front().c_str(), flags.precision.c_str(), "network", "input", "batch", "threads",
-                "images/s", "p50 ms", "p99 ms", "GFLOP/s", "of peak", "MiB", counted ? "   B/image" : "");
+    std::printf("%s, %s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s%s\n", CpuName().c_str(), SimdTarget().c_str(),
+                flags.precision.c_str(), "network", "input", "batch", "threads", "images/s", "p50 ms", "p99 ms",
+                "GFLOP/s", "of peak", "MiB", counted ? "   B/image" : "");
   }
   for (const int threads : flags.threads) {
     const int workers = threads > 0 ? threads : AvailableCpus();

@@ -162,7 +162,7 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   json["cpu_seconds"] = ProcessCpuSeconds() - cpu_start;
   json["threads"] = pool.threads();
   json["cpu"] = CpuName();
-  json["simd"] = SimdTargets().front();
+  json["simd"] = SimdTarget();
   json["program_version"] = options.program_version;
   json["eta"] = nlohmann::ordered_json::array();
   for (const int l : order) json["eta"].push_back(layer.eta[l]);

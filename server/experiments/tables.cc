@@ -219,7 +219,7 @@ class Table {
   void AddMachine(Json& json) const {
     json["threads"] = pool_.threads();
     json["cpu"] = CpuName();
-    json["simd"] = SimdTargets().front();
+    json["simd"] = SimdTarget();
     json["program_version"] = options_.program_version;
   }
 

@@ -8,7 +8,27 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "hwy/targets.h"
+
+// Highway compiles the lines between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "server/simd/target.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+// Highway's form: the inner name is a macro.
+// NOLINTNEXTLINE(modernize-concat-nested-namespaces)
+namespace ckn {
+namespace HWY_NAMESPACE {
+
+std::int64_t Target() { return HWY_TARGET; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ckn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 
 #if HWY_ARCH_X86_64
 #include <cpuid.h>
@@ -18,6 +38,19 @@
 
 namespace ckn {
 namespace {
+
+HWY_EXPORT(Target);
+
+// What the loops run on. Not from hwy::SupportedTargets(), which has all threads forget what was disabled until the
+// next choice.
+std::int64_t ChosenTarget() { return HWY_DYNAMIC_DISPATCH(Target)(); }
+
+// Of this machine, less the disabled ones, best first.
+std::vector<std::int64_t> Targets() {
+  std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  hwy::GetChosenTarget().DeInit();  // choose again
+  return targets;
+}
 
 // Highway calls AVX-512 AVX3.
 std::string Name(std::int64_t target) {
@@ -61,7 +94,7 @@ std::atomic<Bfloat16Unit>& MostUnit() {
 
 Bfloat16Unit ChosenBfloat16Unit() {
   static const Bfloat16Unit unit = UnitOfThisMachine();
-  const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
+  const bool wide = ChosenTarget() == HWY_AVX3 || ChosenTarget() == HWY_AVX3_DL;
   return wide ? std::min(unit, MostUnit().load()) : Bfloat16Unit::kNone;
 }
 
@@ -70,8 +103,13 @@ void LimitBfloat16Unit(Bfloat16Unit most) { MostUnit() = most; }
 std::vector<std::string> SimdTargets() {
   std::vector<std::string> names;
   for (auto unit = static_cast<int>(ChosenBfloat16Unit()); unit > 0; --unit) names.emplace_back(kUnitNames[unit]);
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) names.push_back(Name(target));
+  for (const std::int64_t target : Targets()) names.push_back(Name(target));
   return names;
+}
+
+std::string SimdTarget() {
+  const auto unit = static_cast<int>(ChosenBfloat16Unit());
+  return unit > 0 ? kUnitNames[unit] : Name(ChosenTarget());
 }
 
 absl::Status SelectSimdTarget(const std::string& name) {
@@ -81,7 +119,7 @@ absl::Status SelectSimdTarget(const std::string& name) {
     return absl::OkStatus();
   }
   std::int64_t better = 0;  // all that come before the one asked for
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : Targets()) {
     if (Name(target) == name) {
       hwy::DisableTargets(better);
       LimitBfloat16Unit(Bfloat16Unit::kNone);
@@ -98,3 +136,4 @@ absl::Status SelectSimdTarget(const std::string& name) {
 }
 
 }  // namespace ckn
+#endif  // HWY_ONCE

@@ -9,8 +9,10 @@
 namespace ckn {
 
 // Instruction sets that this program has code for and this machine can run, best first: "amx_bf16", "avx512_bf16",
-// "avx512", "avx2", ... The first one is what it runs on.
+// "avx512", "avx2", ... To be called while no loop runs.
 std::vector<std::string> SimdTargets();
+// The one it runs on.
+std::string SimdTarget();
 
 // From now on at most the instruction set of that name, for our own loops and for oneDNN's products. To be called
 // before either has run. INVALID_ARGUMENT for a name that is none of SimdTargets().

@@ -16,6 +16,7 @@
 #include "server/base/sha256.h"
 #include "server/image/decode.h"
 #include "server/pipeline.h"
+#include "server/simd/target.h"
 #include "server/store/model_file.h"
 #include "tests/e2e/process.h"
 #include "tests/testing/temp_dir.h"
@@ -273,21 +274,41 @@ TEST_F(EncodeTest, DataSetGivesTheFeaturesOfTheLibrary) {
   }
 }
 
+// The largest difference, as a part of the largest value.
+double Difference(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < a[i].size(); ++j) {
+      largest = std::max<double>(largest, std::abs(a[i][j]));
+      difference = std::max<double>(difference, std::abs(b[i][j] - a[i][j]));
+    }
+  }
+  return difference / largest;
+}
+
 TEST_F(EncodeTest, Bfloat16GivesNearlyTheSameFeatures) {
   const std::string npy = dir_.File("f.npy");
   const Finished run = Ckn({"encode", model_path_, "--data", Data(), "--out", npy, "--precision", "bfloat16"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  const std::vector<std::vector<float>> rounded = ReadNpy(npy, 15, 36);
-  double largest = 0, difference = 0;
-  for (std::size_t i = 0; i < features_.size(); ++i) {
-    for (std::size_t j = 0; j < features_[i].size(); ++j) {
-      largest = std::max<double>(largest, std::abs(features_[i][j]));
-      difference = std::max<double>(difference, std::abs(rounded[i][j] - features_[i][j]));
+  const double difference = Difference(features_, ReadNpy(npy, 15, 36));
+  EXPECT_GT(difference, 1e-6);
+  EXPECT_LT(difference, 3e-2);
+  EXPECT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", npy, "--precision", "half"}).exit_code, 2);
+}
+
+// What packs filters and what multiplies them must agree on the instruction set, in a program that asked for one.
+TEST_F(EncodeTest, EveryInstructionSetGivesNearlyTheSameFeatures) {
+  const std::string npy = dir_.File("f.npy");
+  const std::vector<std::string> targets = SimdTargets();
+  ASSERT_GE(targets.size(), 2U);
+  for (const std::string& target : targets) {
+    for (const std::string precision : {"float32", "bfloat16"}) {
+      const Finished run = testing::RunProgram({"/usr/bin/env", "CKN_SIMD=" + target, CKN_BINARY, "encode", model_path_,
+                                                "--data", Data(), "--out", npy, "--precision", precision});
+      ASSERT_EQ(run.exit_code, 0) << target << " " << precision << "\n" << run.err;
+      EXPECT_LT(Difference(features_, ReadNpy(npy, 15, 36)), precision == "float32" ? 1e-5 : 3e-2) << target;
     }
   }
-  EXPECT_GT(difference, 1e-6 * largest);
-  EXPECT_LT(difference, 3e-2 * largest);
-  EXPECT_EQ(Ckn({"encode", model_path_, "--data", Data(), "--out", npy, "--precision", "half"}).exit_code, 2);
 }
 
 TEST_F(EncodeTest, ImageFilesGiveRowsInTheOrderOfTheCommandLine) {
@@ -736,9 +757,11 @@ TEST(SimdEnvironmentTest, ChoosesTheInstructionSetOrSaysWhatThereIs) {
   const Finished unknown = with("mmx");
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, AllOf(StartsWith("ckn: CKN_SIMD: got \"mmx\""), HasSubstr("sse4")));
-  const Finished sse4 = with("sse4");
-  ASSERT_EQ(sse4.exit_code, 0) << sse4.err;
-  EXPECT_EQ(Json::parse(sse4.out)["simd"], "sse4");
+  for (const std::string& target : SimdTargets()) {
+    const Finished run = with(target);
+    ASSERT_EQ(run.exit_code, 0) << target << "\n" << run.err;
+    EXPECT_EQ(Json::parse(run.out)["simd"], target);
+  }
 }
 
 }  // namespace

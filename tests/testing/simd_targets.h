@@ -14,7 +14,7 @@ void ForEachTarget(Body body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().DeInit();
-    SCOPED_TRACE(SimdTargets().front());
+    SCOPED_TRACE(SimdTarget());
     body();
   }
   hwy::SetSupportedTargetsForTest(0);
