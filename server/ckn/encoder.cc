@@ -34,6 +34,8 @@ namespace {
 constexpr std::size_t kCopiedFloats = std::size_t{1} << 16;
 // Of a map whose patches are read where they lie, or of transformed tiles.
 constexpr std::size_t kMapFloats = std::size_t{1} << 17;
+constexpr int kMinBandTiles = 16;
+
 // What an exponential and its pooling cost, in operations of the product.
 constexpr double kExponentialOperations = 30;
 // Layers that take less than about 200 us are not worth the waking of another thread: with 3e6 in place of this, a lone
@@ -78,15 +80,19 @@ void Pack(const float* rounded, std::size_t count, std::size_t patch_stride, std
 int BandRows(const Layer& layer, PatchSource source, const FeatureMap& map) {
   const int rows = ActivationSize(map.height, layer.patch_size), columns = ActivationSize(map.width, layer.patch_size);
   std::size_t most = kMapFloats, unit_floats = static_cast<std::size_t>(map.width) * map.channels;
-  int unit = 1;  // rows
+  int unit = 1, least = 1;  // rows, units
   if (source == PatchSource::kCopy) {
     most = kCopiedFloats;
     unit_floats = static_cast<std::size_t>(columns) * layer.patch_dim();
   } else if (source == PatchSource::kTiles) {
     unit = TileOutputs(layer.patch_size);
-    unit_floats = TileGrid(unit, unit, columns, map.channels).size();
+    const TileGrid row(unit, unit, columns, map.channels);
+    unit_floats = row.size();
+    // For less, each block of filters would be read too often.
+    least = (kMinBandTiles + row.columns - 1) / row.columns;
   }
-  return unit * std::clamp(static_cast<int>(most / unit_floats), 1, (rows + unit - 1) / unit);
+  const int units = (rows + unit - 1) / unit;
+  return unit * std::min(units, std::max(least, static_cast<int>(most / unit_floats)));
 }
 
 // body(i) for each i in [0, count); `helpers` may be nullptr.

@@ -11,11 +11,17 @@
 namespace ckn {
 namespace {
 
-// Transformed tiles take fewer products, but a sum is only as exact as the largest pixels of its tile allow, and errors
-// grow with 1 / sigma^2 in the exponent: below this sigma, an image that is like no filter would show it. And they are
-// worth their while only in layers of some size.
-constexpr float kMinTileSigma = 0.3F;
+// Tiles add to each activation's exponent an error in proportion to 1 / sigma^2. Those of 3x3 patches give each patch a
+// sum of its own pixels alone; in those of 2x2 patches the others cancel, to the last bits of the largest one: with a
+// smaller sigma, faint patches of an image that is like no filter would show it.
+constexpr float MinTileSigma(int patch_size) { return patch_size == 2 ? 0.4F : 0.2F; }
+
+// Tiles are worth their transforms in layers of some size, if they save a fifth of the products; and if the bank, which
+// they make larger, is read for several of them at a time or stays in the second-level cache.
 constexpr int kMinTileChannels = 8, kMinTileFilters = 32;
+constexpr double kMostTileProducts = 0.8;
+constexpr int kMinTiles = 10;
+constexpr double kSmallBankFloats = 1 << 17;
 // Whether tiles that are filled up are worth it: AMX takes about eight times as many products a cycle as AVX512_BF16.
 constexpr int kMostFilling = 3;
 // 2 to this is 0; stands for log2(0) of a filter with eta = 0.
@@ -24,10 +30,18 @@ constexpr float kLog2Zero = -1e30F;
 PatchSource SourceOf(const Layer& layer, const MapShape& below, Precision precision) {
   if (layer.subtract_patch_mean || layer.whitening.size() > 0) return PatchSource::kCopy;
   // The transforms of rounded numbers would need rounding again.
-  const bool tiles = precision == Precision::kFloat32 && TileOutputs(layer.patch_size) > 0 &&
-                     layer.sigma >= kMinTileSigma && below.channels >= kMinTileChannels &&
-                     layer.filter_count() >= kMinTileFilters && std::min(below.height, below.width) >= kTileSize;
-  return tiles ? PatchSource::kTiles : PatchSource::kMap;
+  const int side = TileOutputs(layer.patch_size);
+  if (precision != Precision::kFloat32 || side == 0 || layer.sigma < MinTileSigma(layer.patch_size) ||
+      below.channels < kMinTileChannels || layer.filter_count() < kMinTileFilters) {
+    return PatchSource::kMap;
+  }
+  const int rows = ActivationSize(below.height, layer.patch_size),
+            columns = ActivationSize(below.width, layer.patch_size);
+  const TileGrid grid(side, rows, columns, below.channels);
+  const double tiles = static_cast<double>(grid.rows) * grid.columns, patches = static_cast<double>(rows) * columns;
+  const bool saves = kTilePositions * tiles <= kMostTileProducts * patches * layer.patch_size * layer.patch_size;
+  const double bank = static_cast<double>(kTilePositions) * below.channels * layer.filter_count();
+  return saves && (tiles >= kMinTiles || bank <= kSmallBankFloats) ? PatchSource::kTiles : PatchSource::kMap;
 }
 
 // Elements of a patch that are neighbours in memory, and the floats from one such run to the next.

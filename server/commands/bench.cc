@@ -291,10 +291,11 @@ absl::Status RunBench(const BenchFlags& flags) {
   const bool counted = flags.allocated_bytes != nullptr;
   Json json;
   json["cpu"] = CpuName();
-  json["simd"] = SimdTarget();
+  const std::string simd = SimdTarget(precision == Precision::kBfloat16);
+  json["simd"] = simd;
   json["rows"] = Json::array();
   if (!flags.json) {
-    std::printf("%s, %s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s%s\n", CpuName().c_str(), SimdTarget().c_str(),
+    std::printf("%s, %s, %s\n\n%-18s %9s %6s %8s %10s %9s %9s %8s %8s %8s%s\n", CpuName().c_str(), simd.c_str(),
                 flags.precision.c_str(), "network", "input", "batch", "threads", "images/s", "p50 ms", "p99 ms",
                 "GFLOP/s", "of peak", "MiB", counted ? "   B/image" : "");
   }

@@ -94,8 +94,8 @@ std::atomic<Bfloat16Unit>& MostUnit() {
 
 Bfloat16Unit ChosenBfloat16Unit() {
   static const Bfloat16Unit unit = UnitOfThisMachine();
-  const bool wide = ChosenTarget() == HWY_AVX3 || ChosenTarget() == HWY_AVX3_DL;
-  return wide ? std::min(unit, MostUnit().load()) : Bfloat16Unit::kNone;
+  // Highway's numbers are the smaller the better the target is.
+  return ChosenTarget() <= HWY_AVX3 ? std::min(unit, MostUnit().load()) : Bfloat16Unit::kNone;
 }
 
 void LimitBfloat16Unit(Bfloat16Unit most) { MostUnit() = most; }
@@ -107,8 +107,8 @@ std::vector<std::string> SimdTargets() {
   return names;
 }
 
-std::string SimdTarget() {
-  const auto unit = static_cast<int>(ChosenBfloat16Unit());
+std::string SimdTarget(bool bfloat16) {
+  const auto unit = bfloat16 ? static_cast<int>(ChosenBfloat16Unit()) : 0;
   return unit > 0 ? kUnitNames[unit] : Name(ChosenTarget());
 }
 

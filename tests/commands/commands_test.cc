@@ -752,7 +752,8 @@ TEST_F(BenchTest, RefusesWhatCannotBeMeasured) {
 TEST(SimdEnvironmentTest, ChoosesTheInstructionSetOrSaysWhatThereIs) {
   const auto with = [](const std::string& target) {
     return testing::RunProgram({"/usr/bin/env", "CKN_SIMD=" + target, CKN_BINARY, "bench", "--arch", "ckn-gm1",
-                                "--batch", "1", "--threads", "1", "--seconds", "0", "--json"});
+                                "--batch", "1", "--threads", "1", "--seconds", "0", "--json", "--precision",
+                                "bfloat16"});
   };
   const Finished unknown = with("mmx");
   EXPECT_EQ(unknown.exit_code, 2);
