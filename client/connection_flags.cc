@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/host_port.h"
+#include "server/base/number_between.h"
 #include "server/base/quote.h"
 #include "server/base/regular_file.h"
 #include "server/base/status.h"
@@ -43,7 +44,7 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
       ->capture_default_str();
   app.add_option("--timeout", flags.timeout_seconds, "Seconds that one call may take")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(NumberBetween(0.001, 86400.0))
       ->capture_default_str();
   CLI::Option* const tls = app.add_flag("--tls", flags.tls, "TLS, with the authorities that the system trusts");
   CLI::Option* const ca =

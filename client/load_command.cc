@@ -19,6 +19,7 @@
 #include "client/load/load_report.h"
 #include "client/load/load_requests.h"
 #include "client/load/load_run.h"
+#include "server/base/number_between.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
 
@@ -205,7 +206,7 @@ void AddLoadCommand(CLI::App& app, const ConnectionFlags& connection, int& exit_
       ->capture_default_str()
       ->type_name("N");
   command->add_option("--rate", flags->rate, "Calls a second: makes it an open loop")
-      ->check(CLI::Range(0.001, 1e7))
+      ->check(NumberBetween(0.001, 1e7))
       ->type_name("R");
   command
       ->add_option("--arrivals", flags->arrivals, "Times between calls of an open loop: all the same, or exponential")
@@ -224,7 +225,7 @@ void AddLoadCommand(CLI::App& app, const ConnectionFlags& connection, int& exit_
       ->add_option(
           "--duration", flags->seconds,
           absl::StrCat("Seconds in which calls are sent (default: ", kDefaultSeconds, ", or no limit with --calls)"))
-      ->check(CLI::Range(0.001, 1e7))
+      ->check(NumberBetween(0.001, 1e7))
       ->type_name("SECONDS");
   command->add_option("--calls", flags->calls, "Calls to send; with --duration, whichever comes first")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))

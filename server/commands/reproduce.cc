@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/cpu_quota.h"
+#include "server/base/number_between.h"
 #include "server/base/status.h"
 #include "server/base/thread_pool.h"
 #include "server/commands/commands.h"
@@ -206,18 +207,18 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
   gabor
       ->add_option("--min-contrast", gabor_flags->options.min_contrast,
                    "Leave out patches whose pixels, in [0, 1], have a smaller standard deviation")
-      ->check(CLI::Range(0.0, 0.2))
+      ->check(NumberBetween(0.0, 0.2))
       ->capture_default_str()
       ->type_name("X");
   CLI::Option* const sigma =
       gabor->add_option("--sigma", gabor_flags->options.sigma, "Sigma of the kernel; 0: the quantile of the distances")
-          ->check(CLI::Range(0.0, 100.0))
+          ->check(NumberBetween(0.0, 100.0))
           ->capture_default_str()
           ->type_name("X");
   gabor
       ->add_option("--sigma-quantile", gabor_flags->options.sigma_quantile,
                    "Quantile of the distances that sigma is; 0: 0.1, as in the paper")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberBetween(0.0, 1.0))
       ->capture_default_str()
       ->type_name("Q")
       ->excludes(sigma);

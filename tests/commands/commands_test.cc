@@ -732,6 +732,12 @@ TEST_F(BenchTest, MeasuresRecipes) {
   const Json row = Json::parse(run.out)["rows"][0];
   EXPECT_EQ(row["network"], "two");
   EXPECT_NEAR(row["mflop_per_image"].get<double>(), 2e-6 * (14 * 14 * 20 * 9 + 6 * 6 * 8 * 80), 1e-9);
+  const std::string sized = dir_.Write("sized.txt",
+                                       "input { height: 20 width: 18 resize: RESIZE_POLICY_STRETCH } "
+                                       "layers { patch_size: 3 filters: 9 subsampling: 2 }");
+  const Finished other_size = Ckn({"bench", "--recipe", sized, "--size", "16"});
+  EXPECT_EQ(other_size.exit_code, 1);
+  EXPECT_THAT(other_size.err, HasSubstr("sized.txt: --size: got 16, but the recipe has a size of its own, 20x18"));
   const Finished without_size = Ckn({"bench", "--recipe", path});
   EXPECT_EQ(without_size.exit_code, 1);
   EXPECT_THAT(without_size.err, HasSubstr("give --size"));
@@ -744,6 +750,11 @@ TEST_F(BenchTest, RefusesWhatCannotBeMeasured) {
   const Finished large = Ckn({"bench", "--arch", "ckn-pm1", "--size", "1024", "--batch", "65536", "--seconds", "0"});
   EXPECT_EQ(large.exit_code, 1);
   EXPECT_THAT(large.err, HasSubstr("a batch of 65536 images and their features takes 64"));
+  for (const char* const seconds : {"nan", "inf", "-1", "3601", "1s"}) {
+    const Finished run = Ckn({"bench", "--arch", "ckn-pm1", "--seconds", seconds});
+    EXPECT_EQ(run.exit_code, 2) << seconds;
+    EXPECT_THAT(run.err, HasSubstr(std::string("--seconds: Value ") + seconds + " not in range 0 to 3600"));
+  }
   const Finished small = Ckn({"bench", "--arch", "ckn-pm1", "--size", "4"});
   EXPECT_EQ(small.exit_code, 1);
   EXPECT_THAT(small.err, HasSubstr("ckn-pm1, 4 x 4 pixels: layer 1: patch_size: got 5"));

@@ -106,20 +106,28 @@ def columns(other):
     return f"{other['images_per_second']:>13.0f} {other['ratio']:>6.2f} {spread:>14}"
 
 
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ckn", help="the ckn binary")
     parser.add_argument("write_random_model", help="the write_random_model binary")
     parser.add_argument("--pytorch", action="store_true", help="time PyTorch, too")
-    parser.add_argument("--arch", nargs="+", default=ARCHITECTURES)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1, help="time of one measurement")
+    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES, metavar="NAME",
+                        help=f"of {', '.join(ARCHITECTURES)}; default: all")
+    parser.add_argument("--batch", type=positive, default=32, help="images at a time; default: 32")
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2], help="default: 1 and 2")
+    parser.add_argument("--rounds", type=positive, default=5, help="default: 5")
+    parser.add_argument("--seconds", type=float, default=1, help="time of one measurement; default: 1")
     parser.add_argument("--json", help="also write the figures to this file")
     arguments = parser.parse_args()
-    if arguments.rounds < 1:
-        parser.error("--rounds: expected at least 1")
+    if not 0 < arguments.seconds <= TIMEOUT / 4:
+        parser.error(f"--seconds: got {arguments.seconds}, expected more than 0 and at most {TIMEOUT // 4}")
 
     onnx_runtime.fetch()
     rows = []
