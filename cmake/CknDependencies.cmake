@@ -46,6 +46,13 @@ ckn_imported_library(CLI11::CLI11 CLI/CLI.hpp)
 ckn_imported_library(Microhttpd::microhttpd microhttpd.h LIBRARIES microhttpd)
 # Fortran object code without a header; server/training/lbfgsb.cc declares the entry point.
 ckn_imported_library(Lbfgsb::lbfgsb "" LIBRARIES lbfgsb)
+# The server's malloc; that of the C library gives memory back to the system at the end of each call and asks for it
+# again at the next. The sanitizers have their own.
+add_library(ckn_malloc INTERFACE)
+if(NOT CKN_SANITIZE)
+  ckn_imported_library(Jemalloc::jemalloc jemalloc/jemalloc.h LIBRARIES jemalloc)
+  target_link_libraries(ckn_malloc INTERFACE Jemalloc::jemalloc)
+endif()
 if(BUILD_TESTING)
   ckn_imported_library(Liblinear::liblinear linear.h LIBRARIES linear)
 endif()

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -14,6 +15,17 @@ namespace {
 
 // Between looks at the connections under overload.
 constexpr absl::Duration kOverloadPause = absl::Milliseconds(1);
+// With a backlog: no longer than a quarter of it, and only if that saves several wakes.
+constexpr absl::Duration kShortestPause = absl::Microseconds(100);
+constexpr absl::Duration kLongestPause = absl::Microseconds(500);
+
+// How long this thread may do nothing before it looks again. While the workers have enough to do, it takes time from
+// them each time it wakes, and what it brings them only waits.
+absl::Duration Pause(const Executor& executor) {
+  if (executor.overloaded()) return kOverloadPause;
+  const absl::Duration pause = std::min(executor.backlog() / 4, kLongestPause);
+  return pause < kShortestPause ? absl::ZeroDuration() : pause;
+}
 
 thread_local const EventQueue* queue_of_this_thread = nullptr;
 
@@ -81,8 +93,9 @@ bool EventQueue::LookForEvent() {
 }
 
 bool EventQueue::WaitForEvent() {
-  // Under overload nobody waits for this thread, but it takes time from the workers each time it wakes.
-  if (executor_ != nullptr && executor_->overloaded()) absl::SleepFor(kOverloadPause);
+  if (executor_ != nullptr) {
+    if (const absl::Duration pause = Pause(*executor_); pause > absl::ZeroDuration()) absl::SleepFor(pause);
+  }
   // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
   if (poll_ > absl::ZeroDuration()) {
     // Not the time of day, which may be set back.

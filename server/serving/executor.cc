@@ -50,7 +50,7 @@ bool Executor::Lender::Lend() {
   const bool some_left = left_ > absl::ZeroDuration();
   if (!some_left && !executor_.may_take_.load(std::memory_order_relaxed)) return false;
   const absl::MutexLock lock(&executor_.mu_);
-  const bool lend = executor_.MayTake() && executor_.queue_.Next().estimate <= kMaxLeft;
+  const bool lend = executor_.MayTake() && executor_.ShortTurn();
   if (lend) {
     left_ = std::max(left_ - executor_.queue_.Next().estimate, absl::ZeroDuration());
     executor_.RunNext();
@@ -85,7 +85,7 @@ Executor::~Executor() { Drain(); }
 absl::Status Executor::Submit(Job job) {
   assert(job.items >= 1);
   const bool many = job.items > 1;
-  const absl::Duration estimate = job.estimate;
+  const absl::Duration estimate = static_cast<std::int64_t>(job.items) * job.estimate;
   const std::int64_t bytes = job.bytes;
   Lender* const lender = LenderOfThisThread();
   auto running = std::make_shared<RunningJob>(std::move(job));
@@ -151,6 +151,8 @@ std::size_t Executor::queue_length() const {
   const absl::MutexLock lock(&mu_);
   return queue_.size();
 }
+
+bool Executor::ShortTurn() const { return queue_.Next().items == 1 && queue_.Next().estimate <= kMaxLeft; }
 
 bool Executor::MayTake() const { return !queue_.empty() && running_ < options_.threads; }
 
@@ -247,25 +249,27 @@ void Executor::Publish() {
   overloaded_.store(
       queue_.size() >= std::max(options_.max_queue, kLongQueue * static_cast<std::size_t>(options_.threads)),
       std::memory_order_relaxed);
+  backlog_.store(absl::ToInt64Nanoseconds(queue_.work()) / std::max(options_.threads, 1), std::memory_order_relaxed);
   if (length_gauge_ != nullptr) length_gauge_->Set(static_cast<double>(queue_.size()));
   if (bytes_gauge_ != nullptr) bytes_gauge_->Set(static_cast<double>(bytes_));
 }
 
 void Executor::RunNext() {
-  JobQueue::Item item = queue_.Take();
+  JobQueue::Items items = queue_.Take(static_cast<std::size_t>(options_.threads));
   AdmitPatient();
   ++running_;
   Publish();
   mu_.Unlock();
-  const Job& job = item.running->job;
-  job.run(item.index);
+  const Job& job = items.running->job;
+  for (std::size_t item = items.begin; item < items.end; ++item) job.run(item);
   std::int64_t freed = 0;
   // acq_rel: the last one sees what all the others wrote.
-  if (item.running->left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  const std::size_t count = items.end - items.begin;
+  if (items.running->left.fetch_sub(count, std::memory_order_acq_rel) == count) {
     job.done();
     freed = job.bytes;
   }
-  item.running.reset();  // which may free the job
+  items.running.reset();  // which may free the job
   mu_.Lock();
   --running_;
   bytes_ -= freed;

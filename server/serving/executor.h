@@ -29,11 +29,12 @@ struct ExecutorOptions {
 
 // A bounded queue and a fixed set of workers between transport and compute.
 //
-// Workers take one item at a time, so that a call with a thousand images neither blocks the calls behind it nor leaves
-// workers idle; JobQueue says whose. No lock is held while an item runs. Every accepted job gets its done(),
-// also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up to its run.
+// Workers take one item at a time, or a few short ones, so that a call with a thousand images neither blocks the calls
+// behind it nor leaves workers idle; JobQueue says whose. No lock is held while an item runs. Every accepted job gets
+// its done(), also while draining and in the destructor; what makes a job give up early (deadline, cancellation) is up
+// to its run.
 //
-// At most as many items run at a time as there are workers. A thread that brings jobs may take a worker's place for
+// At most as many run items at a time as there are workers. A thread that brings jobs may take a worker's place for
 // short ones (Lender), so that nothing is handed from thread to thread where that would cost as much as the work.
 //
 // A worker that finds the queue empty joins the loops that items share (Helpers): one image alone is computed by all
@@ -80,12 +81,14 @@ class Executor : public Helpers {
   // The helpers of items are the workers that wait at that moment; other threads may ask, too.
   void Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> body) override;
 
-  // Runs one item of the next job on the calling thread. False when nothing waits.
+  // Runs the next items of a job on the calling thread. False when nothing waits.
   bool RunOne();
 
   [[nodiscard]] std::size_t queue_length() const;
   // Whether at this moment the queue is full, and that is work for a while: a queue may also be set to be short.
   [[nodiscard]] bool overloaded() const { return overloaded_.load(std::memory_order_relaxed); }
+  // About how long the workers have to do with what waits at this moment.
+  [[nodiscard]] absl::Duration backlog() const { return absl::Nanoseconds(backlog_.load(std::memory_order_relaxed)); }
   // Whether no item runs at this moment.
   [[nodiscard]] bool idle() const { return running_.load(std::memory_order_relaxed) == 0; }
 
@@ -106,12 +109,14 @@ class Executor : public Helpers {
   // Waits awake for a while, without the lock, if loops are to come.
   bool Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the next job is one for a lender.
+  [[nodiscard]] bool ShortTurn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Withdraw(Shared& shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdmitPatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes an item and runs it, without the lock.
+  // Takes items and runs them, without the lock.
   void RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ExecutorOptions options_;
@@ -129,8 +134,9 @@ class Executor : public Helpers {
   // Changed under mu_: workers that wait; MayTake(); whether the queue holds all that it may.
   std::atomic<int> idle_{0};
   std::atomic<bool> may_take_{false}, overloaded_{false};
-  std::atomic<int> running_{0};  // items; changed under mu_
-  absl::CondVar all_run_;        // none is left, while draining
+  std::atomic<std::int64_t> backlog_{0};  // in nanoseconds
+  std::atomic<int> running_{0};           // threads that run items; changed under mu_
+  absl::CondVar all_run_;                 // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -1,5 +1,6 @@
 #include "server/serving/inference_core.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <string>
@@ -20,15 +21,17 @@ double SecondsSince(SteadyTime start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// How long a call with one image takes about. The file is small and has few pixels, or it is not known how long: a few
-// KiB may decode to a hundred MiB, or go over each pixel a hundred times, and who has the image does nothing else then.
-absl::Duration Estimate(const ServedModel& model, std::int64_t bytes, const ImageWork& work) {
+// How long the largest image of a call takes about. The files are small and have few pixels, or it is not known how
+// long: a few KiB may decode to a hundred MiB, or go over each pixel a hundred times, and who has the image does
+// nothing else then.
+absl::Duration Estimate(const ServedModel& model, int images, std::int64_t bytes, const ImageWork& work) {
   constexpr std::int64_t kSoonRead = std::int64_t{1} << 16;
   constexpr std::int64_t kSoonDecoded = std::int64_t{1} << 14;
   constexpr double kPixelsPerMicrosecond = 200;
   constexpr double kOperationsPerMicrosecond = 1.5e5;
-  if (bytes > kSoonRead || !work.pixels) return absl::InfiniteDuration();
-  const std::int64_t pixels = work.pixels(0);
+  if (bytes > images * kSoonRead || !work.pixels) return absl::InfiniteDuration();
+  std::int64_t pixels = 0;
+  for (int image = 0; image < images; ++image) pixels = std::max(pixels, work.pixels(image));
   if (pixels > kSoonDecoded) return absl::InfiniteDuration();
   return absl::Microseconds(10 + static_cast<double>(pixels) / kPixelsPerMicrosecond +
                             model.pipeline.operations() / kOperationsPerMicrosecond);
@@ -212,7 +215,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   job.items = static_cast<std::size_t>(images);
   job.bytes = bytes;
   job.patient = call->work.patient;
-  if (images == 1) job.estimate = Estimate(*call->model, bytes, call->work);
+  job.estimate = Estimate(*call->model, images, bytes, call->work);
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };
   job.done = [this, call] { Finish(*call); };
   call->queued = std::chrono::steady_clock::now();

@@ -21,7 +21,7 @@ struct Job {
   // Waits for room in the queue instead of being refused, and leaves half of it to those that do not. For work that is
   // bounded in another way.
   bool patient = false;
-  // About how long it takes; what is short may be left to a Lender.
+  // About how long an item takes. Short ones are taken several at a time, and a short job may be left to a Lender.
   absl::Duration estimate = absl::InfiniteDuration();
   std::function<void(std::size_t item)> run;
   std::function<void()> done;
@@ -38,21 +38,26 @@ struct RunningJob {
 // The jobs with items that nobody has taken, and whose turn it is: of the one with the fewest such items, of several
 // the oldest. So a short call does not wait for a long one to end, and calls of one size end one after the other, not
 // all together at the end, after which their clients would leave the workers without work for a while. Every fourth
-// item is the oldest job's, so that a long one gets on however many short ones come. Not thread-safe.
+// turn is the oldest job's, so that a long one gets on however many short ones come. Not thread-safe.
 class JobQueue {
  public:
-  struct Item {
+  // Items [begin, end) of a job.
+  struct Items {
     std::shared_ptr<RunningJob> running;
-    std::size_t index = 0;
+    std::size_t begin = 0, end = 0;
   };
 
   [[nodiscard]] bool empty() const { return by_age_.empty(); }
   [[nodiscard]] std::size_t size() const { return by_age_.size(); }
+  // About how long all items take that nobody has taken; of each no more than 200 us are counted, so that a wrong
+  // estimate has no large effect.
+  [[nodiscard]] absl::Duration work() const { return work_; }
 
   void Push(std::shared_ptr<RunningJob> running);
   // The job whose turn it is; only if there is one, as for Take().
   [[nodiscard]] const Job& Next() const { return Turn()->second->job; }
-  Item Take();
+  // The next items of that job: one, or as many as take about 100 us, while there is more left for each of `workers`.
+  Items Take(std::size_t workers);
 
  private:
   using ByAge = std::map<std::uint64_t, std::shared_ptr<RunningJob>>;
@@ -60,6 +65,7 @@ class JobQueue {
   [[nodiscard]] ByAge::const_iterator Turn() const;
 
   std::uint64_t pushed_ = 0, taken_ = 0;
+  absl::Duration work_;
   ByAge by_age_;                                           // by number
   std::set<std::pair<std::size_t, std::uint64_t>> sizes_;  // items to take, number
 };

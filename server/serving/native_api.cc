@@ -38,10 +38,11 @@ absl::StatusOr<ImageU8> ImageFromPixels(const v1::Pixels& pixels, const Inferenc
                                                    " bytes, expected height * width * channels = ", pixels.height(),
                                                    " * ", pixels.width(), " * ", pixels.channels(), " = ", expected));
   }
+  const auto* const first = reinterpret_cast<const std::uint8_t*>(pixels.data().data());
   return ImageU8{.height = pixels.height(),
                  .width = pixels.width(),
                  .channels = pixels.channels(),
-                 .pixels = {pixels.data().begin(), pixels.data().end()}};
+                 .pixels = {first, first + got}};
 }
 
 std::int64_t PixelsOfProto(const v1::Image& image) {

@@ -200,21 +200,35 @@ absl::StatusOr<InferImages> InferImages::ParsePixels(const inference::ModelInfer
   return images;
 }
 
-absl::StatusOr<std::uint8_t> InferImages::Value(std::size_t i) const {
+absl::Status InferImages::Values(std::size_t first, std::span<std::uint8_t> out) const {
   if (kind_ == Kind::kUint8) {
-    if (contents_ == nullptr) return static_cast<std::uint8_t>(bytes_[i]);
-    const std::uint32_t value = contents_->uint_contents(static_cast<int>(i));
-    if (value <= 255) return static_cast<std::uint8_t>(value);
-    return Bad(absl::StrCat("value ", value, ", expected 0 to 255"));
+    if (contents_ == nullptr) {
+      std::memcpy(out.data(), bytes_.data() + first, out.size());
+      return absl::OkStatus();
+    }
+    const std::uint32_t* const values = contents_->uint_contents().data() + first;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (values[i] > 255) return Bad(absl::StrCat("value ", values[i], ", expected 0 to 255"));
+      out[i] = static_cast<std::uint8_t>(values[i]);
+    }
+    return absl::OkStatus();
   }
-  float value = 0;
+  std::vector<float> copied;
+  const float* values = nullptr;
   if (contents_ == nullptr) {
-    ReadFloats(bytes_.substr(4 * i, 4), {&value, 1});
+    copied.resize(out.size());
+    ReadFloats(bytes_.substr(sizeof(float) * first, sizeof(float) * out.size()), copied);
+    values = copied.data();
   } else {
-    value = contents_->fp32_contents(static_cast<int>(i));
+    values = contents_->fp32_contents().data() + first;
   }
-  if (value >= 0 && value <= 1) return static_cast<std::uint8_t>(std::lround(255 * value));
-  return Bad(absl::StrCat("value ", value, ", expected FP32 pixels in [0, 1]; for 0 to 255 use UINT8"));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!(values[i] >= 0 && values[i] <= 1)) {
+      return Bad(absl::StrCat("value ", values[i], ", expected FP32 pixels in [0, 1]; for 0 to 255 use UINT8"));
+    }
+    out[i] = static_cast<std::uint8_t>(std::lround(255 * values[i]));
+  }
+  return absl::OkStatus();
 }
 
 std::int64_t InferImages::Pixels(int image) const {
@@ -232,10 +246,15 @@ absl::StatusOr<ImageU8> InferImages::Decode(int image) const {
   const auto channels = static_cast<std::size_t>(channels_);
   const std::size_t first = static_cast<std::size_t>(image) * area * channels;
   out.pixels.resize(area * channels);
+  if (!channels_first_ || channels == 1) {
+    CKN_RETURN_IF_ERROR(Values(first, out.pixels));
+    return out;
+  }
+  std::vector<std::uint8_t> planes(out.pixels.size());
+  CKN_RETURN_IF_ERROR(Values(first, planes));
   for (std::size_t place = 0; place < area; ++place) {
     for (std::size_t channel = 0; channel < channels; ++channel) {
-      const std::size_t from = channels_first_ ? channel * area + place : place * channels + channel;
-      CKN_ASSIGN_OR_RETURN(out.pixels[place * channels + channel], Value(first + from));
+      out.pixels[place * channels + channel] = planes[channel * area + place];
     }
   }
   return out;

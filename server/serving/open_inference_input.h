@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -36,8 +37,8 @@ class InferImages {
                                                 const InferenceLimits& limits);
   static absl::StatusOr<InferImages> ParsePixels(const inference::ModelInferRequest& request,
                                                  const InferenceLimits& limits);
-  // Element i of the tensor as a value of 0 to 255.
-  [[nodiscard]] absl::StatusOr<std::uint8_t> Value(std::size_t i) const;
+  // Elements first, first + 1, ... of the tensor as values of 0 to 255.
+  [[nodiscard]] absl::Status Values(std::size_t first, std::span<std::uint8_t> out) const;
 
   Kind kind_ = Kind::kFiles;
   int count_ = 0;

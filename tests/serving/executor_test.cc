@@ -400,6 +400,36 @@ TEST(ExecutorTest, ALenderTakesAWorkersPlace) {
   EXPECT_EQ(most.load(), 1) << "as many at a time as there are workers";
 }
 
+TEST(ExecutorTest, ShortItemsOfAJobAreNotForALender) {
+  Executor executor({.threads = 1, .max_queue = 8}, nullptr);
+  absl::Mutex mu;
+  std::vector<std::thread::id> threads;
+  Executor::Lender lender(executor);
+  absl::BlockingCounter done(1);
+  Job job = NotingThread(absl::Microseconds(20), threads, mu, done);
+  job.items = 20;
+  ASSERT_TRUE(executor.Submit(std::move(job)).ok());
+  EXPECT_FALSE(lender.Lend());
+  done.Wait();
+  const absl::MutexLock lock(&mu);
+  EXPECT_EQ(threads.size(), 20U);
+  EXPECT_THAT(threads, ::testing::Not(::testing::Contains(std::this_thread::get_id())));
+}
+
+TEST(ExecutorTest, TheBacklogIsTheWaitingWorkOfAWorker) {
+  Executor executor({.threads = 0, .max_queue = 8}, nullptr);
+  EXPECT_EQ(executor.backlog(), absl::ZeroDuration());
+  std::vector<std::string> log;
+  Job job = Logging("a", 10, log);
+  job.estimate = absl::Microseconds(150);
+  ASSERT_TRUE(executor.Submit(std::move(job)).ok());
+  EXPECT_EQ(executor.backlog(), absl::Microseconds(1500));
+  ASSERT_TRUE(executor.RunOne());
+  EXPECT_EQ(executor.backlog(), absl::Microseconds(1350));
+  executor.Drain();
+  EXPECT_EQ(executor.backlog(), absl::ZeroDuration());
+}
+
 TEST(ExecutorTest, OnlyALongQueueThatIsFullIsOverload) {
   std::vector<std::string> log;
   Executor short_queue({.threads = 0, .max_queue = 1}, nullptr);

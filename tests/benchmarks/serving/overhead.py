@@ -59,15 +59,29 @@ def null_model(programs, seconds):
 
 
 def raw_batches(programs, seconds):
-    """64 images as raw pixels a call, beside `ckn bench` with the same model, batch and threads."""
+    """64 images as raw pixels a call, beside `ckn bench` with the same model, batch and threads.
+
+    With one worker, what receives and sends, and the client, have a core of their own; with a worker a core, they take
+    their time from the workers, the client's, too.
+    """
     with tempfile.TemporaryDirectory(prefix="ckn_bench_") as folder:
         model = harness.random_model(programs, folder, ARCHITECTURE)
-        ratios = []
-        with harness.Server(programs, folder) as server:
-            for _ in range(ROUNDS):
-                report = harness.load(programs, server.address, "--batch", 64, "--in-flight", 4, "--duration", seconds)
-                bench = json.loads(harness.run(programs.ckn, "bench", model, "--batch", 64, "--seconds", seconds / 2,
-                                               "--json"))
-                ratios.append(report["images_per_second"] / bench["rows"][0]["images_per_second"])
-    yield Figure(f"{ARCHITECTURE}, 64 raw images a call: images/s, of ckn bench's", 100 * statistics.median(ratios), "%",
-                 ("at least", 90))
+        for threads, what, bar in ((1, "one worker", ("at least", 90)), (os.cpu_count(), "a worker a core", None)):
+            ratios = {"ckn": [], "oip": []}
+            with harness.Server(programs, folder, "--threads", str(threads)) as server:
+                for _ in range(2 * ROUNDS):
+                    for protocol, of_protocol in ratios.items():
+                        before = in_process_rate(programs, model, threads, seconds / 8)
+                        report = harness.load(programs, server.address, "--batch", 64, "--in-flight", 4, "--protocol",
+                                              protocol, "--duration", seconds / 2)
+                        after = in_process_rate(programs, model, threads, seconds / 8)
+                        of_protocol.append(2 * report["images_per_second"] / (before + after))
+            for protocol, of_protocol in ratios.items():
+                yield Figure(f"{ARCHITECTURE}, 64 raw images a call, {protocol}, {what}: of ckn bench's rate",
+                             100 * statistics.median(of_protocol), "%", bar)
+
+
+def in_process_rate(programs, model, threads, seconds):
+    rows = json.loads(harness.run(programs.ckn, "bench", model, "--batch", 64, "--threads", threads, "--seconds",
+                                  seconds, "--json"))["rows"]
+    return rows[0]["images_per_second"]
