@@ -50,6 +50,7 @@ struct ServeFlags {
   bool model_control = false, reflection = false;
   int max_calls_per_connection = 1024;
   int poll_us = 100;
+  int reply_timeout_ms = 60000;
   std::string precision = PrecisionName(Precision::kFloat32);
   std::string log_level = "info";
   bool print_config = false;
@@ -131,6 +132,7 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   options.reflection = flags.reflection;
   options.max_calls_per_connection = flags.max_calls_per_connection;
   options.poll = absl::Microseconds(flags.poll_us);
+  options.reply_timeout = absl::Milliseconds(flags.reply_timeout_ms);
   if (flags.access_log != "off") {
     options.access_log = flags.access_log == "json" ? AccessLog::Format::kJson : AccessLog::Format::kText;
   }
@@ -221,8 +223,10 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
   serve
-      ->add_option("--max-in-flight-mib", flags->max_in_flight_mib,
-                   "Size of all requests that wait or are in work, in MiB; more are answered with RESOURCE_EXHAUSTED")
+      ->add_option(
+          "--max-in-flight-mib", flags->max_in_flight_mib,
+          "Size of all requests that wait or are in work and of large replies that clients have not taken yet, in MiB; "
+          "more requests are answered with RESOURCE_EXHAUSTED")
       ->type_name("MIB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -282,6 +286,13 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
                    "sleeps, while nothing is computed: calls are answered sooner, for processor time; 0: not at all")
       ->type_name("US")
       ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  serve
+      ->add_option("--reply-timeout-ms", flags->reply_timeout_ms,
+                   "For a client to take a reply of more than 16 KiB: milliseconds, and a second more for each MiB. "
+                   "Then its call is cancelled, so that it cannot hold memory for as long as it likes")
+      ->type_name("MS")
+      ->check(CLI::Range(1, 3600000))
       ->capture_default_str();
 
   AddPrecisionOption(*serve, flags->precision);

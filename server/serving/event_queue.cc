@@ -20,7 +20,7 @@ constexpr absl::Duration kShortestPause = absl::Microseconds(100);
 constexpr absl::Duration kLongestPause = absl::Microseconds(500);
 
 // How long this thread may do nothing before it looks again. While the workers have enough to do, it takes time from
-// them each time it wakes, and what it brings them only waits.
+// them each time it wakes or is woken, and what it brings them only waits.
 absl::Duration Pause(const Executor& executor) {
   if (executor.overloaded()) return kOverloadPause;
   const absl::Duration pause = std::min(executor.backlog() / 4, kLongestPause);
@@ -36,8 +36,9 @@ void Happened(void* tag, bool ok) {
 
 }  // namespace
 
-EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, absl::Duration poll)
-    : executor_(executor), poll_(poll), queue_(std::move(queue)), thread_([this] { Work(); }) {
+EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor,
+                       const EventQueueOptions& options)
+    : executor_(executor), options_(options), queue_(std::move(queue)), thread_([this] { Work(); }) {
   pthread_setname_np(thread_.native_handle(), "ckn-events");
 }
 
@@ -93,13 +94,17 @@ bool EventQueue::LookForEvent() {
 }
 
 bool EventQueue::WaitForEvent() {
-  if (executor_ != nullptr) {
-    if (const absl::Duration pause = Pause(*executor_); pause > absl::ZeroDuration()) absl::SleepFor(pause);
+  while (executor_ != nullptr && !stopping_) {
+    const absl::Duration pause = Pause(*executor_);
+    if (pause == absl::ZeroDuration()) break;
+    absl::SleepFor(pause);
+    // Not to be woken by each event, whose thread would have to wait for that.
+    if (has_posted_.load(std::memory_order_relaxed) || LookForEvent()) return true;
   }
   // To sleep and to be woken often takes longer than the next call takes to come, above all on virtual machines.
-  if (poll_ > absl::ZeroDuration()) {
+  if (options_.poll > absl::ZeroDuration()) {
     // Not the time of day, which may be set back.
-    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(poll_);
+    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.poll);
     while (!has_posted_.load(std::memory_order_relaxed) && (executor_ == nullptr || executor_->idle()) &&
            std::chrono::steady_clock::now() < end) {
       if (LookForEvent()) return true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -16,6 +17,13 @@
 
 namespace ckn {
 
+struct EventQueueOptions {
+  // While the executor has nothing to do, the thread looks for the next event for so long before it sleeps.
+  absl::Duration poll = absl::ZeroDuration();
+  // For a client to take a large reply; a second more for each MiB of it. Then the call is cancelled.
+  absl::Duration reply_timeout = absl::InfiniteDuration();
+};
+
 // One of gRPC's completion queues and the thread that serves it. All operations of the queue's calls begin on that
 // thread: where several threads work on one connection, gRPC hands its work on to another one.
 class EventQueue {
@@ -23,15 +31,19 @@ class EventQueue {
   // What follows an operation of gRPC; not ok: it failed, or the server is stopping.
   using Then = std::function<void(bool ok)>;
 
-  // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this. While it has nothing to do, the
-  // thread looks for the next event for so long before it sleeps.
-  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, absl::Duration poll);
+  // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this.
+  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, const EventQueueOptions& options);
   // Waits for the guests to go.
   ~EventQueue();
   EventQueue(const EventQueue&) = delete;
   EventQueue& operator=(const EventQueue&) = delete;
 
   [[nodiscard]] grpc::ServerCompletionQueue& queue() { return *queue_; }
+  [[nodiscard]] const EventQueueOptions& options() const { return options_; }
+  // Executor::Hold(), if there is one.
+  [[nodiscard]] std::shared_ptr<void> Hold(std::int64_t bytes) {
+    return executor_ == nullptr ? nullptr : executor_->Hold(bytes);
+  }
   // The tag for an operation of gRPC, after which `then` runs, on this thread. Each tag is for one operation.
   [[nodiscard]] static void* Tag(Then then);
   // For the tag of an operation that never began.
@@ -53,7 +65,7 @@ class EventQueue {
   void SetAlarm();
 
   Executor* const executor_;
-  const absl::Duration poll_;
+  const EventQueueOptions options_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   absl::Notification guests_gone_;
   std::shared_ptr<void> guest_{this, [](EventQueue* self) { self->guests_gone_.Notify(); }};

@@ -115,6 +115,17 @@ absl::Status Executor::Submit(Job job) {
   return absl::OkStatus();
 }
 
+std::shared_ptr<void> Executor::Hold(std::int64_t bytes) {
+  ChangeBytes(bytes);
+  return {this, [bytes](Executor* self) { self->ChangeBytes(-bytes); }};
+}
+
+void Executor::ChangeBytes(std::int64_t by) {
+  const absl::MutexLock lock(&mu_);
+  bytes_ += by;
+  Publish();
+}
+
 absl::Status Executor::CheckRoom() const {
   const absl::MutexLock lock(&mu_);
   return Room();

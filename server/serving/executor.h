@@ -23,7 +23,8 @@ struct ExecutorOptions {
   int threads = 1;
   // Jobs with items that no worker has taken yet.
   std::size_t max_queue = 64;
-  // Of all accepted jobs that are not done. A job that is larger by itself is accepted when there is no other.
+  // Of all accepted jobs that are not done, and of what is held. A job that is larger by itself is accepted when there
+  // is nothing else.
   std::int64_t max_bytes = std::int64_t{1} << 30;
 };
 
@@ -75,6 +76,10 @@ class Executor : public Helpers {
   // RESOURCE_EXHAUSTED: the queue is full, and a job that is not patient would be refused.
   [[nodiscard]] absl::Status CheckRoom() const;
 
+  // Memory of jobs that are done counts for `bytes` more until the value is gone, before this executor: replies that
+  // their clients have not taken yet.
+  [[nodiscard]] std::shared_ptr<void> Hold(std::int64_t bytes);
+
   // Accepts no more jobs, finishes those accepted and stops the workers.
   void Drain();
 
@@ -108,6 +113,7 @@ class Executor : public Helpers {
   void Work();
   // Waits awake for a while, without the lock, if loops are to come.
   bool Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ChangeBytes(std::int64_t by);
   [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the next job is one for a lender.
   [[nodiscard]] bool ShortTurn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

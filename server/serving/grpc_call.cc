@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "grpcpp/alarm.h"
 #include "server/serving/status_to_grpc.h"
 
 namespace ckn {
@@ -80,6 +83,7 @@ void GrpcCall::Read(grpc::ByteBuffer* message, Then then) {
 void GrpcCall::Write(const grpc::ByteBuffer& message, Then then) {
   queue_.Run([call = shared_from_this(), message, then = std::move(then)]() mutable {
     GrpcCall& self = *call;
+    then = self.InTime(message, std::move(then));
     self.stream_.Write(message,
                        EventQueue::Tag([call = std::move(call), then = std::move(then)](bool ok) { then(ok); }));
   });
@@ -87,8 +91,29 @@ void GrpcCall::Write(const grpc::ByteBuffer& message, Then then) {
 
 void GrpcCall::WriteAndFinish(const grpc::ByteBuffer& message) {
   queue_.Run([call = shared_from_this(), message] {
-    call->stream_.WriteAndFinish(message, {}, grpc::Status::OK, EventQueue::Tag([call](bool /*ok*/) {}));
+    const Then then = call->InTime(message, [call, held = call->Hold(message)](bool /*ok*/) {});
+    call->stream_.WriteAndFinish(message, {}, grpc::Status::OK, EventQueue::Tag(then));
   });
+}
+
+std::shared_ptr<void> GrpcCall::Hold(const grpc::ByteBuffer& message) {
+  if (message.Length() <= kSmall) return nullptr;
+  return queue_.Hold(static_cast<std::int64_t>(message.Length()));
+}
+
+GrpcCall::Then GrpcCall::InTime(const grpc::ByteBuffer& message, Then then) {
+  const absl::Duration timeout = queue_.options().reply_timeout;
+  if (message.Length() <= kSmall || timeout == absl::InfiniteDuration()) return then;
+  constexpr double kBytesPerSecond = 1 << 20;
+  const absl::Time end = absl::Now() + timeout + absl::Seconds(static_cast<double>(message.Length()) / kBytesPerSecond);
+  const auto alarm = std::make_shared<grpc::Alarm>();
+  alarm->Set(&queue_.queue(), absl::ToChronoTime(end), EventQueue::Tag([call = shared_from_this()](bool due) {
+    if (due) call->context_.TryCancel();
+  }));
+  return [alarm, then = std::move(then)](bool ok) {
+    alarm->Cancel();
+    then(ok);
+  };
 }
 
 void GrpcCall::AddTrailer(const std::string& key, const std::string& value) {

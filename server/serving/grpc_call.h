@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,8 @@ struct CallerAccess {
 class GrpcCall final : public CallContext, public std::enable_shared_from_this<GrpcCall> {
  public:
   using Then = EventQueue::Then;
+  // Bytes of a message. One that is no larger is less than what a call takes, and gRPC has it off at once.
+  static constexpr std::size_t kSmall = std::size_t{16} << 10;
   using Accepted = std::function<void(const std::shared_ptr<GrpcCall>& call)>;
 
   // Waits for the next call of the service. When the server stops before there is one, `accepted` does not run.
@@ -45,12 +48,17 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
 
   // Not ok: the client has sent its last message, or the call is broken. `message` must live until then.
   void Read(grpc::ByteBuffer* message, Then then);
-  // Not ok: the call is broken.
+  // Not ok: the call is broken. A message over kSmall that the client has not taken in EventQueueOptions::reply_timeout
+  // ends the call.
   void Write(const grpc::ByteBuffer& message, Then then);
+  // As Write(); such a message counts as in work until it is taken.
   void WriteAndFinish(const grpc::ByteBuffer& message);
   void Finish(const absl::Status& status);
   // To go with Finish().
   void AddTrailer(const std::string& key, const std::string& value);
+
+  // Executor::Hold() for a message that is to be written, if it is large.
+  [[nodiscard]] std::shared_ptr<void> Hold(const grpc::ByteBuffer& message);
 
   // To be run when the call has ended, in whatever way. Before the first operation; once.
   void WhenDone(std::function<void()> then) { when_done_ = std::move(then); }
@@ -66,6 +74,8 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
  private:
   explicit GrpcCall(EventQueue& queue) : queue_(queue), guest_(queue.Guest()) {}
   void Begin(const CallerAccess& access);
+  // On the queue's thread: `then`, which is to follow the write of the message, with an end to the waiting for it.
+  Then InTime(const grpc::ByteBuffer& message, Then then);
 
   EventQueue& queue_;
   const std::shared_ptr<void> guest_;  // goes last

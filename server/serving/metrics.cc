@@ -87,8 +87,9 @@ Metrics::Metrics(const std::string& version)
   }
   queue_length_ = AddGauge(registry_, "ckn_queue_length", "Calls with images that no worker has taken yet.");
   in_flight_ = AddGauge(registry_, "ckn_in_flight_requests", "Calls received and not yet answered.");
-  in_flight_bytes_ =
-      AddGauge(registry_, "ckn_in_flight_request_bytes", "Requests with images, received and not yet answered.");
+  in_flight_bytes_ = AddGauge(
+      registry_, "ckn_in_flight_request_bytes",
+      "Requests with images that are not answered yet, and replies of more than 16 KiB that are not taken yet.");
   models_loaded_ = AddGauge(registry_, "ckn_models_loaded", "Models that answer calls, each version by itself.");
   models_failed_ = AddGauge(registry_, "ckn_models_failed", "Model files that cannot be used; the log says why.");
   auto& loads = prometheus::BuildCounter()

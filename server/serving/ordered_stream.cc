@@ -53,6 +53,7 @@ void OrderedStream::Note(Event event, Item* item) {
     case Event::kAnswered:
       item->answered = true;
       SetBytes(*item, item->message.Length());
+      item->held = call_->Hold(item->message);
       break;
     case Event::kBroken:
       broken_ = true;

@@ -28,6 +28,7 @@ class OrderedStream final : public std::enable_shared_from_this<OrderedStream> {
     grpc::ByteBuffer message;  // the request; once answered, the reply
     std::size_t bytes = 0;     // of it
     bool answered = false;
+    std::shared_ptr<void> held;  // the memory of the reply
   };
 
   OrderedStream(std::shared_ptr<GrpcCall> call, std::size_t max_message_bytes, Answer answer);

@@ -13,10 +13,10 @@ RpcServer::~RpcServer() {
   queues_.clear();  // before the server
 }
 
-bool RpcServer::Start(grpc::ServerBuilder& builder, int queues, absl::Duration poll) {
+bool RpcServer::Start(grpc::ServerBuilder& builder, int queues, const EventQueueOptions& options) {
   builder.RegisterAsyncGenericService(&service_);
   for (int i = 0; i < queues; ++i) {
-    queues_.push_back(std::make_unique<EventQueue>(builder.AddCompletionQueue(), executor_, poll));
+    queues_.push_back(std::make_unique<EventQueue>(builder.AddCompletionQueue(), executor_, options));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;

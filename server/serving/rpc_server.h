@@ -37,8 +37,8 @@ class RpcServer {
   // Before Start(). The path is "/package.Service/Method". Others are UNIMPLEMENTED.
   void Add(std::string path, Handler handler) { handlers_.emplace(std::move(path), std::move(handler)); }
 
-  // With what the builder says of ports and limits. False: gRPC cannot listen. Call it once. `poll`: of EventQueue.
-  bool Start(grpc::ServerBuilder& builder, int queues = 1, absl::Duration poll = absl::ZeroDuration());
+  // With what the builder says of ports and limits. False: gRPC cannot listen. Call it once.
+  bool Start(grpc::ServerBuilder& builder, int queues = 1, const EventQueueOptions& options = {});
 
   // Takes no more calls; returns when all have ended, which those are made to that are left at `deadline`.
   void Shutdown(absl::Time deadline);

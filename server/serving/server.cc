@@ -154,7 +154,8 @@ absl::Status Server::StartGrpc() {
   if (options_.reflection) AddReflectionServices(*rpc_);
   // One thread receives and sends for so many that compute.
   constexpr int kWorkersPerQueue = 8;
-  const bool started = rpc_->Start(builder, 1 + (options_.threads - 1) / kWorkersPerQueue, options_.poll);
+  const bool started = rpc_->Start(builder, 1 + (options_.threads - 1) / kWorkersPerQueue,
+                                   {.poll = options_.poll, .reply_timeout = options_.reply_timeout});
   if (!started || grpc_port_ <= 0) {
     rpc_.reset();
     // gRPC only says that it failed; the operating system says why.

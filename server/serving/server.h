@@ -40,13 +40,14 @@ struct ServerOptions {
   std::optional<HostPort> http;                              // not set: no HTTP port
   int threads = 1;                                           // workers that decode and compute
   int max_queue = 64;                                        // calls that wait for a worker
-  std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, and of those in work
+  std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, of those in work, of large replies
   int max_calls_per_connection = 1024;                       // more wait at the client
   // While nothing is computed, the thread that serves the connections looks for the next call for so long before it
   // sleeps.
   absl::Duration poll = absl::ZeroDuration();
-  Precision precision = Precision::kFloat32;  // of the models' products
-  InferenceLimits limits;                     // max_message_bytes applies to both directions
+  absl::Duration reply_timeout = absl::Minutes(1);  // see EventQueueOptions
+  Precision precision = Precision::kFloat32;        // of the models' products
+  InferenceLimits limits;                           // max_message_bytes applies to both directions
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration watch_interval = absl::InfiniteDuration();  // between looks at the models folder

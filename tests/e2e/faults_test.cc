@@ -174,6 +174,24 @@ TEST_F(FaultsTest, ClientsThatDoNotReadHoldUpNobodyElse) {
   ExpectServes();
 }
 
+TEST_F(FaultsTest, ClientsThatNeverReadAreLetGo) {
+  options_.reply_timeout = absl::Milliseconds(50);
+  ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 64}));
+  const auto stub = inference::GRPCInferenceService::NewStub(channel_);
+  grpc::ClientContext context;
+  const auto stream = stub->ModelStreamInfer(&context);
+  const inference::ModelInferRequest request = InferRequest(8);
+  while (stream->Write(request)) {
+  }
+  // gRPC gives the status only after what came before it.
+  inference::ModelStreamInferResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  WaitUntilIdle();
+  ExpectServes();
+}
+
 TEST_F(FaultsTest, ConnectionsThatFallSilentHoldUpNeitherCallsNorTheStop) {
   // A stop that waited for them would run into the test's own time limit.
   options_.drain_timeout = absl::Hours(1);

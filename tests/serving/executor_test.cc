@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -115,6 +116,25 @@ TEST(ExecutorTest, RefusesWhatWouldBeTooMuchMemory) {
   }
   EXPECT_EQ(bytes.Value(), 0);
   EXPECT_TRUE(submit(1000).ok()) << "alone, even a large one";
+  executor.Drain();
+}
+
+TEST(ExecutorTest, WhatIsHeldCountsUntilItIsGone) {
+  prometheus::Gauge bytes;
+  Executor executor({.threads = 0, .max_queue = 8, .max_bytes = 100}, nullptr, &bytes);
+  std::vector<std::string> log;
+  const auto submit = [&] {
+    Job job = Logging("x", 1, log);
+    job.bytes = 50;
+    return executor.Submit(std::move(job)).code();
+  };
+  std::shared_ptr<void> held = executor.Hold(60);
+  const std::shared_ptr<void> more = executor.Hold(1);
+  EXPECT_EQ(bytes.Value(), 61);
+  EXPECT_EQ(submit(), absl::StatusCode::kResourceExhausted);
+  held.reset();
+  EXPECT_EQ(bytes.Value(), 1);
+  EXPECT_EQ(submit(), absl::StatusCode::kOk);
   executor.Drain();
 }
 

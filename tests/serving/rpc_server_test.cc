@@ -2,6 +2,7 @@
 #include "server/serving/rpc_server.h"
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,7 +15,10 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
+#include "prometheus/gauge.h"
+#include "server/serving/executor.h"
 #include "server/serving/health.h"
+#include "server/serving/ordered_stream.h"
 #include "server/serving/unary_call.h"
 #include "tests/serving/bytes_call.h"
 
@@ -27,13 +31,17 @@ using Stub = grpc::health::v1::Health::Stub;
 
 class RpcServerTest : public ::testing::Test {
  protected:
-  void Start(int queues = 1) {
+  void Start(int queues = 1, const EventQueueOptions& options = {}) {
     health_.AddTo(server_);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    ASSERT_TRUE(server_.Start(builder, queues));
-    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    ASSERT_TRUE(server_.Start(builder, queues, options));
+    // So that what the client takes without being asked to is 64 KiB and does not grow.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    channel_ =
+        grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(), arguments);
   }
 
   grpc::Status Call(const std::string& path, const std::string& bytes, std::string* reply = nullptr) {
@@ -49,10 +57,68 @@ class RpcServerTest : public ::testing::Test {
     return response.status();
   }
 
+  prometheus::Gauge bytes_;
+  Executor executor_{{.threads = 0, .max_queue = 8}, nullptr, &bytes_};
   Health health_;
-  RpcServer server_;
+  RpcServer server_{{}, &executor_};
   std::shared_ptr<grpc::Channel> channel_;
 };
+
+// A call of which its client reads nothing before it is asked to.
+class UnreadCall {
+ public:
+  UnreadCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path)
+      : stub_(channel), stream_(stub_.PrepareCall(&context_, path, &queue_)) {
+    stream_->StartCall(nullptr);
+    Wait();
+  }
+  UnreadCall(const UnreadCall&) = delete;
+  UnreadCall& operator=(const UnreadCall&) = delete;
+
+  void Write(const std::string& bytes) {
+    const grpc::Slice slice(bytes);
+    stream_->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    EXPECT_TRUE(Wait());
+  }
+  // The length of the next message; 0: there is none.
+  std::size_t Read() {
+    grpc::ByteBuffer message;
+    stream_->Read(&message, nullptr);
+    return Wait() ? message.Length() : 0;
+  }
+  grpc::StatusCode Finish() {
+    grpc::Status status;
+    stream_->Finish(&status, nullptr);
+    Wait();
+    return status.error_code();
+  }
+
+ private:
+  bool Wait() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+};
+
+// More than gRPC takes of a call whose client does not read.
+constexpr std::size_t kLargeReply = std::size_t{1} << 20;
+
+void ReplyWithMuch(const std::shared_ptr<GrpcCall>& call) {
+  ReadRequest(call, [call](grpc::ByteBuffer* /*bytes*/) {
+    const grpc::Slice slice(std::string(kLargeReply, 'x'));
+    call->WriteAndFinish(grpc::ByteBuffer(&slice, 1));
+  });
+}
+
+void AwaitValue(const prometheus::Gauge& gauge, double value) {
+  while (gauge.Value() != value) absl::SleepFor(absl::Milliseconds(1));
+}
 
 TEST_F(RpcServerTest, AnswersFromAnyThreadReachTheClient) {
   std::vector<std::thread> threads;
@@ -116,6 +182,63 @@ TEST_F(RpcServerTest, ACallWithoutARequestIsTheClientsFault) {
   wait();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(), "no request came");
+}
+
+TEST_F(RpcServerTest, ALargeReplyCountsAsInWorkUntilItsClientTakesIt) {
+  server_.Add("/a.B/Much", ReplyWithMuch);
+  Start(1, {.reply_timeout = absl::Hours(1)});
+  UnreadCall call(channel_, "/a.B/Much");
+  call.Write("x");
+  AwaitValue(bytes_, kLargeReply);
+  EXPECT_EQ(call.Read(), kLargeReply);
+  EXPECT_EQ(call.Finish(), grpc::StatusCode::OK);
+  AwaitValue(bytes_, 0);
+}
+
+TEST_F(RpcServerTest, ALargeReplyThatIsNotTakenInTimeIsGivenUp) {
+  server_.Add("/a.B/Much", ReplyWithMuch);
+  Start(1, {.reply_timeout = absl::Milliseconds(1)});  // and a second for its size
+  health_.Set("", true);
+  UnreadCall call(channel_, "/a.B/Much");
+  const absl::Time begin = absl::Now();
+  call.Write("x");
+  AwaitValue(bytes_, kLargeReply);
+  AwaitValue(bytes_, 0);
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(900));
+  while (call.Read() > 0) {  // gRPC gives the status only after what came before it
+  }
+  EXPECT_EQ(call.Finish(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(Check(""), HealthCheckResponse::SERVING);
+}
+
+TEST_F(RpcServerTest, AnswersOfAStreamThatAreNotTakenInTimeEndIt) {
+  server_.Add("/a.B/Stream", [](const std::shared_ptr<GrpcCall>& call) {
+    OrderedStream::Serve(call, std::size_t{1} << 26,
+                         [](const CallContext&, grpc::ByteBuffer* /*request*/, const OrderedStream::Done& done) {
+                           const grpc::Slice slice(std::string(kLargeReply, 'x'));
+                           done(grpc::ByteBuffer(&slice, 1));
+                         });
+  });
+  Start(1, {.reply_timeout = absl::Milliseconds(1)});
+  UnreadCall call(channel_, "/a.B/Stream");
+  for (int i = 0; i < 3; ++i) call.Write("x");
+  AwaitValue(bytes_, 3 * kLargeReply);
+  AwaitValue(bytes_, 0);
+  while (call.Read() > 0) {
+  }
+  EXPECT_EQ(call.Finish(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(RpcServerTest, CallsAreAnsweredWhileThereIsABacklog) {
+  // Of a second, which nobody works off.
+  ASSERT_TRUE(
+      executor_
+          .Submit(
+              {.items = 10000, .estimate = absl::Microseconds(100), .run = [](std::size_t /*item*/) {}, .done = [] {}})
+          .ok());
+  Start();
+  health_.Set("", true);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Check(""), HealthCheckResponse::SERVING);
 }
 
 TEST_F(RpcServerTest, WhatIsLeftAtTheDeadlineIsCancelled) {
