@@ -288,9 +288,11 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   serve
-      ->add_option("--reply-timeout-ms", flags->reply_timeout_ms,
-                   "For a client to take a reply of more than 16 KiB: milliseconds, and a second more for each MiB. "
-                   "Then its call is cancelled, so that it cannot hold memory for as long as it likes")
+      ->add_option(
+          "--reply-timeout-ms", flags->reply_timeout_ms,
+          "For a client to take a reply of more than 16 KiB, or a stream's: milliseconds, and a second more for "
+          "each MiB of it and each 16 MiB of all replies. Then its call is cancelled, so that it cannot hold "
+          "memory for as long as it likes")
       ->type_name("MS")
       ->check(CLI::Range(1, 3600000))
       ->capture_default_str();

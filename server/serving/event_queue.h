@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,8 +21,14 @@ namespace ckn {
 struct EventQueueOptions {
   // While the executor has nothing to do, the thread looks for the next event for so long before it sleeps.
   absl::Duration poll = absl::ZeroDuration();
-  // For a client to take a large reply; a second more for each MiB of it. Then the call is cancelled.
+  // For a client to take a large reply; a second more for each MiB of it, and for each 16 MiB that all replies hold.
+  // Then the call is cancelled.
   absl::Duration reply_timeout = absl::InfiniteDuration();
+  // Told of each call that is.
+  std::function<void()> on_reply_timeout = [] {};
+  // Ends the connection of a client, as GrpcCall::Peer() names it. For calls that gRPC cannot cancel, because it waits
+  // for the socket to take their last bytes.
+  std::function<void(std::string_view peer)> disconnect = [](std::string_view /*peer*/) {};
 };
 
 // One of gRPC's completion queues and the thread that serves it. All operations of the queue's calls begin on that
@@ -44,6 +51,7 @@ class EventQueue {
   [[nodiscard]] std::shared_ptr<void> Hold(std::int64_t bytes) {
     return executor_ == nullptr ? nullptr : executor_->Hold(bytes);
   }
+  [[nodiscard]] std::int64_t held() const { return executor_ == nullptr ? 0 : executor_->held(); }
   // The tag for an operation of gRPC, after which `then` runs, on this thread. Each tag is for one operation.
   [[nodiscard]] static void* Tag(Then then);
   // For the tag of an operation that never began.

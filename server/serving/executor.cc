@@ -85,7 +85,7 @@ Executor::~Executor() { Drain(); }
 absl::Status Executor::Submit(Job job) {
   assert(job.items >= 1);
   const bool many = job.items > 1;
-  const absl::Duration estimate = static_cast<std::int64_t>(job.items) * job.estimate;
+  const absl::Duration estimate = job.estimate;
   const std::int64_t bytes = job.bytes;
   Lender* const lender = LenderOfThisThread();
   auto running = std::make_shared<RunningJob>(std::move(job));
@@ -105,7 +105,7 @@ absl::Status Executor::Submit(Job job) {
     queue_.Push(std::move(running));
   }
   Publish();
-  if (lender != nullptr && lender->left_ + estimate <= kMaxLeft && MayTake()) {
+  if (lender != nullptr && !many && lender->left_ + estimate <= kMaxLeft && MayTake()) {
     lender->left_ += estimate;
   } else if (many) {
     changed_.SignalAll();
@@ -116,13 +116,14 @@ absl::Status Executor::Submit(Job job) {
 }
 
 std::shared_ptr<void> Executor::Hold(std::int64_t bytes) {
-  ChangeBytes(bytes);
-  return {this, [bytes](Executor* self) { self->ChangeBytes(-bytes); }};
+  ChangeHeld(bytes);
+  return {this, [bytes](Executor* self) { self->ChangeHeld(-bytes); }};
 }
 
-void Executor::ChangeBytes(std::int64_t by) {
+void Executor::ChangeHeld(std::int64_t by) {
   const absl::MutexLock lock(&mu_);
   bytes_ += by;
+  held_ += by;
   Publish();
 }
 

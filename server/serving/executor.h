@@ -79,6 +79,8 @@ class Executor : public Helpers {
   // Memory of jobs that are done counts for `bytes` more until the value is gone, before this executor: replies that
   // their clients have not taken yet.
   [[nodiscard]] std::shared_ptr<void> Hold(std::int64_t bytes);
+  // What is held at this moment.
+  [[nodiscard]] std::int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
   // Accepts no more jobs, finishes those accepted and stops the workers.
   void Drain();
@@ -113,7 +115,7 @@ class Executor : public Helpers {
   void Work();
   // Waits awake for a while, without the lock, if loops are to come.
   bool Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ChangeBytes(std::int64_t by);
+  void ChangeHeld(std::int64_t by);
   [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the next job is one for a lender.
   [[nodiscard]] bool ShortTurn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -144,6 +146,7 @@ class Executor : public Helpers {
   std::atomic<int> running_{0};           // threads that run items; changed under mu_
   absl::CondVar all_run_;                 // none is left, while draining
   std::int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<std::int64_t> held_{0};  // of them; changed under mu_
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
   std::vector<std::thread> workers_;

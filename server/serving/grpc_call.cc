@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "grpcpp/alarm.h"
 #include "server/serving/status_to_grpc.h"
 
 namespace ckn {
@@ -42,6 +41,8 @@ void GrpcCall::Accept(grpc::AsyncGenericService& service, EventQueue& queue, con
   const std::shared_ptr<GrpcCall> call(new GrpcCall(queue));
   void* const done = EventQueue::Tag([call](bool /*ok*/) {
     call->cancelled_.store(call->context_.IsCancelled(), std::memory_order_relaxed);
+    call->done_ = true;
+    if (call->write_due_ == absl::InfiniteFuture()) call->write_alarm_.reset();
     if (const auto then = std::exchange(call->when_done_, nullptr)) then();
   });
   call->context_.AsyncNotifyWhenDone(done);
@@ -83,37 +84,61 @@ void GrpcCall::Read(grpc::ByteBuffer* message, Then then) {
 void GrpcCall::Write(const grpc::ByteBuffer& message, Then then) {
   queue_.Run([call = shared_from_this(), message, then = std::move(then)]() mutable {
     GrpcCall& self = *call;
-    then = self.InTime(message, std::move(then));
-    self.stream_.Write(message,
-                       EventQueue::Tag([call = std::move(call), then = std::move(then)](bool ok) { then(ok); }));
+    self.BeginWrite(message);
+    self.stream_.Write(message, EventQueue::Tag([call = std::move(call), then = std::move(then)](bool ok) {
+                         call->EndWrite();
+                         then(ok);
+                       }));
   });
 }
 
 void GrpcCall::WriteAndFinish(const grpc::ByteBuffer& message) {
   queue_.Run([call = shared_from_this(), message] {
-    const Then then = call->InTime(message, [call, held = call->Hold(message)](bool /*ok*/) {});
-    call->stream_.WriteAndFinish(message, {}, grpc::Status::OK, EventQueue::Tag(then));
+    std::shared_ptr<void> held;
+    if (message.Length() > kSmall) {
+      held = call->Hold(message);
+      call->BeginWrite(message);
+    }
+    call->stream_.WriteAndFinish(message, {}, grpc::Status::OK,
+                                 EventQueue::Tag([call, held = std::move(held)](bool /*ok*/) { call->EndWrite(); }));
   });
 }
 
-std::shared_ptr<void> GrpcCall::Hold(const grpc::ByteBuffer& message) {
-  if (message.Length() <= kSmall) return nullptr;
-  return queue_.Hold(static_cast<std::int64_t>(message.Length()));
+void GrpcCall::BeginWrite(const grpc::ByteBuffer& message) {
+  const absl::Duration timeout = queue_.options().reply_timeout;
+  if (timeout == absl::InfiniteDuration()) return;
+  // Of a slow client, and of one that many replies share.
+  constexpr double kBytesPerSecond = 1 << 20;
+  constexpr double kSharedBytesPerSecond = 1 << 24;
+  write_due_ = absl::Now() + timeout + absl::Seconds(static_cast<double>(message.Length()) / kBytesPerSecond) +
+               absl::Seconds(static_cast<double>(queue_.held()) / kSharedBytesPerSecond);
+  if (write_alarm_ == nullptr) SetWriteAlarm();
 }
 
-GrpcCall::Then GrpcCall::InTime(const grpc::ByteBuffer& message, Then then) {
-  const absl::Duration timeout = queue_.options().reply_timeout;
-  if (message.Length() <= kSmall || timeout == absl::InfiniteDuration()) return then;
-  constexpr double kBytesPerSecond = 1 << 20;
-  const absl::Time end = absl::Now() + timeout + absl::Seconds(static_cast<double>(message.Length()) / kBytesPerSecond);
-  const auto alarm = std::make_shared<grpc::Alarm>();
-  alarm->Set(&queue_.queue(), absl::ToChronoTime(end), EventQueue::Tag([call = shared_from_this()](bool due) {
-    if (due) call->context_.TryCancel();
-  }));
-  return [alarm, then = std::move(then)](bool ok) {
-    alarm->Cancel();
-    then(ok);
-  };
+void GrpcCall::EndWrite() {
+  write_due_ = absl::InfiniteFuture();
+  if (done_) write_alarm_.reset();  // cancels it
+}
+
+void GrpcCall::SetWriteAlarm() {
+  // For gRPC to end a cancelled call, if it can.
+  constexpr absl::Duration kCancelTime = absl::Seconds(1);
+  write_alarm_ = std::make_unique<grpc::Alarm>();
+  write_alarm_->Set(&queue_.queue(), absl::ToChronoTime(write_due_),
+                    EventQueue::Tag([call = shared_from_this()](bool due) {
+                      if (!due) return;
+                      GrpcCall& self = *call;
+                      self.write_alarm_ = nullptr;
+                      if (self.write_due_ == absl::InfiniteFuture()) return;
+                      if (absl::Now() >= self.write_due_) {
+                        if (self.gave_up_) return self.queue_.options().disconnect(self.peer_);
+                        self.gave_up_ = true;
+                        self.queue_.options().on_reply_timeout();
+                        self.context_.TryCancel();
+                        self.write_due_ = absl::Now() + kCancelTime;
+                      }
+                      self.SetWriteAlarm();
+                    }));
 }
 
 void GrpcCall::AddTrailer(const std::string& key, const std::string& value) {

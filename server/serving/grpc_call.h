@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "grpcpp/alarm.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "server/serving/event_queue.h"
@@ -32,7 +34,7 @@ struct CallerAccess {
 class GrpcCall final : public CallContext, public std::enable_shared_from_this<GrpcCall> {
  public:
   using Then = EventQueue::Then;
-  // Bytes of a message. One that is no larger is less than what a call takes, and gRPC has it off at once.
+  // Bytes of a message that is no more than small.
   static constexpr std::size_t kSmall = std::size_t{16} << 10;
   using Accepted = std::function<void(const std::shared_ptr<GrpcCall>& call)>;
 
@@ -48,17 +50,20 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
 
   // Not ok: the client has sent its last message, or the call is broken. `message` must live until then.
   void Read(grpc::ByteBuffer* message, Then then);
-  // Not ok: the call is broken. A message over kSmall that the client has not taken in EventQueueOptions::reply_timeout
-  // ends the call.
+  // Not ok: the call is broken. A message that the client has not taken in EventQueueOptions::reply_timeout ends the
+  // call.
   void Write(const grpc::ByteBuffer& message, Then then);
-  // As Write(); such a message counts as in work until it is taken.
+  // As Write(), but a small message may take longer: it is less than what a call takes, and gRPC has it off at once. A
+  // large one counts as in work until it is taken.
   void WriteAndFinish(const grpc::ByteBuffer& message);
   void Finish(const absl::Status& status);
   // To go with Finish().
   void AddTrailer(const std::string& key, const std::string& value);
 
-  // Executor::Hold() for a message that is to be written, if it is large.
-  [[nodiscard]] std::shared_ptr<void> Hold(const grpc::ByteBuffer& message);
+  // Executor::Hold() for a message that is to be written.
+  [[nodiscard]] std::shared_ptr<void> Hold(const grpc::ByteBuffer& message) {
+    return queue_.Hold(static_cast<std::int64_t>(message.Length()));
+  }
 
   // To be run when the call has ended, in whatever way. Before the first operation; once.
   void WhenDone(std::function<void()> then) { when_done_ = std::move(then); }
@@ -74,14 +79,22 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
  private:
   explicit GrpcCall(EventQueue& queue) : queue_(queue), guest_(queue.Guest()) {}
   void Begin(const CallerAccess& access);
-  // On the queue's thread: `then`, which is to follow the write of the message, with an end to the waiting for it.
-  Then InTime(const grpc::ByteBuffer& message, Then then);
+  // On the queue's thread: the only write there is begins, and has ended.
+  void BeginWrite(const grpc::ByteBuffer& message);
+  void EndWrite();
+  // Looks at `write_due_` when it has come.
+  void SetWriteAlarm();
 
   EventQueue& queue_;
   const std::shared_ptr<void> guest_;  // goes last
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
   std::function<void()> when_done_;
+  // Of the queue's thread. One alarm for all writes: it looks again if the one it was set for has ended.
+  std::unique_ptr<grpc::Alarm> write_alarm_;
+  absl::Time write_due_ = absl::InfiniteFuture();  // of the write under way
+  bool gave_up_ = false;                           // on that write
+  bool done_ = false;
   std::atomic<bool> cancelled_{false};
   absl::Time deadline_;
   std::string peer_;

@@ -168,8 +168,8 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> InferenceCore::CheckCall(cons
   return found;
 }
 
-absl::Status InferenceCore::CheckReplySize(int images, std::int64_t bytes_per_image) const {
-  if (bytes_per_image <= limits_.max_message_bytes / images) return absl::OkStatus();
+absl::StatusOr<std::int64_t> InferenceCore::ReplySize(int images, std::int64_t bytes_per_image) const {
+  if (bytes_per_image <= limits_.max_message_bytes / images) return images * bytes_per_image;
   return absl::InvalidArgumentError(absl::StrCat("images: the reply for ", images, " images may take ", images, " * ",
                                                  bytes_per_image, " bytes, the limit is ", limits_.max_message_bytes,
                                                  "; send fewer images a call"));
@@ -213,7 +213,7 @@ absl::Status InferenceCore::Queue(const std::shared_ptr<Call>& call, int images,
   call->statuses.resize(static_cast<std::size_t>(images));
   Job job;
   job.items = static_cast<std::size_t>(images);
-  job.bytes = bytes;
+  job.bytes = bytes + call->work.reply_bytes;
   job.patient = call->work.patient;
   job.estimate = Estimate(*call->model, images, bytes, call->work);
   job.run = [this, call](std::size_t item) { RunImage(*call, static_cast<int>(item)); };

@@ -64,7 +64,8 @@ struct ImageWork {
   std::function<void(int image, const absl::Status& status)> fail;
   // At the end of a call that has not failed; may be nullptr.
   std::function<void()> finish;
-  bool patient = false;  // as in Job
+  bool patient = false;          // as in Job
+  std::int64_t reply_bytes = 0;  // of the largest reply there may be, for which memory is kept free
 };
 
 // What all protocols have in common: checks, queueing, decoding and computing image by image, deadlines and
@@ -102,8 +103,8 @@ class InferenceCore {
   // What Run() would say now of any call, before its request has been read: RESOURCE_EXHAUSTED, the queue is full.
   [[nodiscard]] absl::Status CheckRoom() const { return executor_.CheckRoom(); }
 
-  // INVALID_ARGUMENT when a reply would be longer than a message may be.
-  [[nodiscard]] absl::Status CheckReplySize(int images, std::int64_t bytes_per_image) const;
+  // The bytes of a reply. INVALID_ARGUMENT when it would be longer than a message may be.
+  [[nodiscard]] absl::StatusOr<std::int64_t> ReplySize(int images, std::int64_t bytes_per_image) const;
 
   [[nodiscard]] const InferenceLimits& limits() const { return limits_; }
   [[nodiscard]] const ModelRegistry& models() const { return models_; }

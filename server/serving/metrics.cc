@@ -87,9 +87,9 @@ Metrics::Metrics(const std::string& version)
   }
   queue_length_ = AddGauge(registry_, "ckn_queue_length", "Calls with images that no worker has taken yet.");
   in_flight_ = AddGauge(registry_, "ckn_in_flight_requests", "Calls received and not yet answered.");
-  in_flight_bytes_ = AddGauge(
-      registry_, "ckn_in_flight_request_bytes",
-      "Requests with images that are not answered yet, and replies of more than 16 KiB that are not taken yet.");
+  in_flight_bytes_ =
+      AddGauge(registry_, "ckn_in_flight_request_bytes",
+               "Memory of requests with images that are not answered yet and of replies that are not taken yet.");
   models_loaded_ = AddGauge(registry_, "ckn_models_loaded", "Models that answer calls, each version by itself.");
   models_failed_ = AddGauge(registry_, "ckn_models_failed", "Model files that cannot be used; the log says why.");
   auto& loads = prometheus::BuildCounter()
@@ -98,6 +98,11 @@ Metrics::Metrics(const std::string& version)
                     .Register(registry_);
   loads_ok_ = &loads.Add({{"outcome", "ok"}});
   loads_failed_ = &loads.Add({{"outcome", "failed"}});
+  reply_timeouts_ = &prometheus::BuildCounter()
+                         .Name("ckn_reply_timeouts_total")
+                         .Help("Calls that were cancelled because their client did not take a reply in time.")
+                         .Register(registry_)
+                         .Add({});
   ready_ = AddGauge(registry_, "ckn_ready", "1 when all models are loaded and warm and the server is not stopping.");
   // The names that Prometheus' own client libraries give them.
   AddGauge(registry_, "process_start_time_seconds", "When the server began, in seconds since 1970.")

@@ -69,6 +69,8 @@ class Metrics {
   // Model files that cannot be used now.
   void SetFailedModels(std::size_t count) { models_failed_->Set(static_cast<double>(count)); }
 
+  // A client did not take a reply in time.
+  void CountReplyTimeout() { reply_timeouts_->Increment(); }
   void CountRequest(Method method, absl::StatusCode code, double seconds);
   void ObserveStage(Stage stage, double seconds);
   // An unknown or empty `model` counts under "(unknown)".
@@ -99,6 +101,7 @@ class Metrics {
   prometheus::Gauge* models_loaded_ = nullptr;
   prometheus::Gauge* models_failed_ = nullptr;
   prometheus::Counter* loads_ok_ = nullptr;
+  prometheus::Counter* reply_timeouts_ = nullptr;
   prometheus::Counter* loads_failed_ = nullptr;
   prometheus::Gauge* ready_ = nullptr;
   prometheus::Gauge* resident_memory_ = nullptr;

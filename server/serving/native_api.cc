@@ -64,7 +64,7 @@ void SetNovelty(const std::optional<Novelty>& novelty, Result* result) {
 
 // One result an image, which `compute` fills or which carries the image's status.
 template <typename Result>
-ImageWork WorkOn(const Images& images, const InferenceLimits& limits, bool patient,
+ImageWork WorkOn(const Images& images, const InferenceLimits& limits, bool patient, std::int64_t reply_bytes,
                  google::protobuf::RepeatedPtrField<Result>* results,
                  std::function<absl::Status(const ImageU8& pixels, Result* result)> compute) {
   // Workers write different elements of `results`, which does not grow any more.
@@ -72,6 +72,7 @@ ImageWork WorkOn(const Images& images, const InferenceLimits& limits, bool patie
   for (int i = 0; i < images.size(); ++i) results->Add();
   ImageWork work;
   work.patient = patient;
+  work.reply_bytes = reply_bytes;
   work.decode = [&images, limits](int i) { return ImageFromProto(images[i], limits); };
   work.pixels = [&images](int i) { return PixelsOfProto(images[i]); };
   work.compute = [results, compute = std::move(compute)](int i, const ImageU8& pixels) {
@@ -151,28 +152,29 @@ void NativeApi::Classify(Method method, const CallContext& context, const v1::Cl
     // Per class: tags and lengths, an index of up to 5 bytes, two floats, the label; the novelty once.
     constexpr std::int64_t kClassOverhead = 32;
     constexpr std::int64_t kResultOverhead = 32;
-    CKN_RETURN_IF_ERROR(core_.CheckReplySize(
-        request.images_size(),
-        kResultOverhead + top_k * (kClassOverhead + static_cast<std::int64_t>(model.longest_class_name))));
+    CKN_ASSIGN_OR_RETURN(
+        const std::int64_t reply_bytes,
+        core_.ReplySize(
+            request.images_size(),
+            kResultOverhead + top_k * (kClassOverhead + static_cast<std::int64_t>(model.longest_class_name))));
     response->set_model(model.info.name());
     response->set_version(model.info.version());
-    return WorkOn<v1::Classification>(request.images(), core_.limits(), IsStream(method), response->mutable_results(),
-                                      [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
-                                        std::optional<Novelty> novelty;
-                                        CKN_ASSIGN_OR_RETURN(const std::vector<float> scores,
-                                                             model.pipeline.Classify(pixels, &novelty));
-                                        SetNovelty(novelty, result);
-                                        const std::vector<float> probabilities = model.pipeline.Probabilities(scores);
-                                        for (const int index : TopK(scores, top_k)) {
-                                          v1::ClassScore* const entry = result->add_classes();
-                                          entry->set_index(index);
-                                          entry->set_label(model.info.class_names(index));
-                                          entry->set_score(scores[static_cast<std::size_t>(index)]);
-                                          if (!probabilities.empty())
-                                            entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
-                                        }
-                                        return absl::OkStatus();
-                                      });
+    return WorkOn<v1::Classification>(
+        request.images(), core_.limits(), IsStream(method), reply_bytes, response->mutable_results(),
+        [&model, top_k](const ImageU8& pixels, v1::Classification* result) {
+          std::optional<Novelty> novelty;
+          CKN_ASSIGN_OR_RETURN(const std::vector<float> scores, model.pipeline.Classify(pixels, &novelty));
+          SetNovelty(novelty, result);
+          const std::vector<float> probabilities = model.pipeline.Probabilities(scores);
+          for (const int index : TopK(scores, top_k)) {
+            v1::ClassScore* const entry = result->add_classes();
+            entry->set_index(index);
+            entry->set_label(model.info.class_names(index));
+            entry->set_score(scores[static_cast<std::size_t>(index)]);
+            if (!probabilities.empty()) entry->set_probability(probabilities[static_cast<std::size_t>(index)]);
+          }
+          return absl::OkStatus();
+        });
   };
   core_.Run(method, context, {request.model(), request.version()}, request.images_size(), request, response, prepare,
             std::move(done));
@@ -182,12 +184,13 @@ void NativeApi::Encode(Method method, const CallContext& context, const v1::Enco
                        v1::EncodeResponse* response, Done done) {
   const auto prepare = [this, method, &request, response](const ServedModel& model) -> absl::StatusOr<ImageWork> {
     constexpr std::int64_t kResultOverhead = 32;
-    CKN_RETURN_IF_ERROR(core_.CheckReplySize(request.images_size(),
-                                             kResultOverhead + std::int64_t{4} * model.pipeline.feature_count()));
+    CKN_ASSIGN_OR_RETURN(
+        const std::int64_t reply_bytes,
+        core_.ReplySize(request.images_size(), kResultOverhead + std::int64_t{4} * model.pipeline.feature_count()));
     response->set_model(model.info.name());
     response->set_version(model.info.version());
-    return WorkOn<v1::Features>(request.images(), core_.limits(), IsStream(method), response->mutable_results(),
-                                [&model](const ImageU8& pixels, v1::Features* result) {
+    return WorkOn<v1::Features>(request.images(), core_.limits(), IsStream(method), reply_bytes,
+                                response->mutable_results(), [&model](const ImageU8& pixels, v1::Features* result) {
                                   std::optional<Novelty> novelty;
                                   CKN_ASSIGN_OR_RETURN(const std::vector<float> features,
                                                        model.pipeline.Encode(pixels, &novelty));

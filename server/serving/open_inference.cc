@@ -187,11 +187,12 @@ void OpenInference::Infer(Method method, const CallContext& context, const infer
     CKN_RETURN_IF_ERROR(parsed);
     CKN_ASSIGN_OR_RETURN(InferOutputs outputs, InferOutputs::Parse(request, model));
     const int count = (*images)->count();
-    CKN_RETURN_IF_ERROR(core_.CheckReplySize(count, outputs.BytesPerImage()));
+    CKN_ASSIGN_OR_RETURN(const std::int64_t reply_bytes, core_.ReplySize(count, outputs.BytesPerImage()));
     const auto state = std::make_shared<Inference>(
         Inference{**images, std::move(outputs), std::vector<InferResult>(static_cast<std::size_t>(count))});
     ImageWork work;
     work.patient = method == Method::kModelStreamInfer;  // a stream has few requests in work
+    work.reply_bytes = reply_bytes;
     work.decode = [state](int image) { return state->images.Decode(image); };
     work.pixels = [state](int image) { return state->images.Pixels(image); };
     work.compute = [state](int image, const ImageU8& pixels) -> absl::Status {

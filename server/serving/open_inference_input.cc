@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/base/endian.h"
 #include "server/base/quote.h"
@@ -224,7 +225,7 @@ absl::Status InferImages::Values(std::size_t first, std::span<std::uint8_t> out)
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (!(values[i] >= 0 && values[i] <= 1)) {
-      return Bad(absl::StrCat("value ", values[i], ", expected FP32 pixels in [0, 1]; for 0 to 255 use UINT8"));
+      return Bad(absl::StrFormat("value %.9g, expected FP32 pixels in [0, 1]; for 0 to 255 use UINT8", values[i]));
     }
     out[i] = static_cast<std::uint8_t>(std::lround(255 * values[i]));
   }

@@ -13,7 +13,8 @@
 namespace ckn {
 
 // A stream of requests, which are worked on at the same time, a few of them, and answered in their order. A client that
-// does not read its answers is not read from: what is held of a stream stays below two messages of the largest size.
+// does not read its answers is not read from: no request is read while what is held of the stream is a message of the
+// largest size or more. The answers count as in work (GrpcCall::Hold) until they are taken.
 class OrderedStream final : public std::enable_shared_from_this<OrderedStream> {
  public:
   using Done = std::function<void(grpc::ByteBuffer reply)>;

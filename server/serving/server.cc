@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "inference/open_inference.grpc.pb.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "server/serving/disconnect.h"
 #include "server/serving/grpc_services.h"
 #include "server/serving/listening_socket.h"
 #include "server/serving/reflection.h"
@@ -155,7 +157,10 @@ absl::Status Server::StartGrpc() {
   // One thread receives and sends for so many that compute.
   constexpr int kWorkersPerQueue = 8;
   const bool started = rpc_->Start(builder, 1 + (options_.threads - 1) / kWorkersPerQueue,
-                                   {.poll = options_.poll, .reply_timeout = options_.reply_timeout});
+                                   {.poll = options_.poll,
+                                    .reply_timeout = options_.reply_timeout,
+                                    .on_reply_timeout = [this] { metrics_.CountReplyTimeout(); },
+                                    .disconnect = [this](std::string_view peer) { Disconnect(grpc_port_, peer); }});
   if (!started || grpc_port_ <= 0) {
     rpc_.reset();
     // gRPC only says that it failed; the operating system says why.
@@ -261,11 +266,17 @@ void Server::ShutDownGrpc() {
   // been seen for this long, what is left is cancelled. A request that is still being received counts as nothing, and
   // has this time.
   constexpr absl::Duration kQuiet = absl::Seconds(1);
+  const absl::Time overdue = absl::Now() + options_.drain_timeout + kQuiet;
   std::int64_t begun_before = -1;
   while (!done.WaitForNotificationWithTimeout(kQuiet)) {
     const std::int64_t begun = core_.calls_begun();
-    if (core_.calls_in_flight() == 0 && begun == begun_before) rpc_->CancelCalls();
+    if (core_.calls_in_flight() == 0 && executor_.held() == 0 && begun == begun_before) rpc_->CancelCalls();
     begun_before = begun;
+    // gRPC ends no connection before the socket has taken what is written already.
+    if (absl::Now() < overdue) continue;
+    if (const int ended = Disconnect(grpc_port_); ended > 0) {
+      spdlog::warn("{} connections did not take their last bytes in time and were ended", ended);
+    }
   }
   shutdown.join();
 }

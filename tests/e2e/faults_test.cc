@@ -192,6 +192,101 @@ TEST_F(FaultsTest, ClientsThatNeverReadAreLetGo) {
   ExpectServes();
 }
 
+// A client that lets HTTP/2 send it everything, so that gRPC has given it all to the socket, and then takes a few bytes
+// now and then. Its request must fit one frame.
+class SlowReader {
+ public:
+  SlowReader(int port, const inference::ModelInferRequest& request) : connection_(port, 4096) {
+    connection_.SendHttp2Preface();
+    connection_.SendGrpcRequest("/inference.GRPCInferenceService/ModelInfer", request.SerializeAsString());
+    thread_ = std::thread([this] {
+      while (!stop_.load()) {
+        const std::size_t read = connection_.ReadSome();
+        if (read == 0) return;
+        read_ += read;
+        absl::SleepFor(absl::Milliseconds(20));
+      }
+    });
+  }
+  ~SlowReader() {
+    stop_.store(true);
+    thread_.join();
+  }
+  SlowReader(const SlowReader&) = delete;
+  SlowReader& operator=(const SlowReader&) = delete;
+
+  [[nodiscard]] std::size_t read() const { return read_.load(); }
+
+ private:
+  ::ckn::testing::RawConnection connection_;
+  std::atomic<bool> stop_{false};
+  std::atomic<std::size_t> read_{0};
+  std::thread thread_;
+};
+
+TEST_F(FaultsTest, AClientThatReadsTooSlowlyLosesItsConnection) {
+  options_.reply_timeout = absl::Milliseconds(50);  // and eight seconds for the size
+  ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 1100}));
+  SlowReader reader(server_->grpc_port(), InferRequest(2));
+  while (Sample("ckn_reply_timeouts_total") != 1) absl::SleepFor(absl::Milliseconds(5));
+  WaitUntilIdle();
+  EXPECT_LT(reader.read(), 6U << 20) << "of eight MiB";
+  ExpectServes();
+}
+
+TEST_F(FaultsTest, AClientThatReadsTooSlowlyDoesNotDelayTheStop) {
+  options_.reply_timeout = absl::Hours(1);
+  options_.drain_timeout = absl::Milliseconds(100);
+  ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 1100}));
+  SlowReader reader(server_->grpc_port(), InferRequest(2));
+  while (Sample("ckn_requests_total{code=\"OK\",method=\"ModelInfer\"}") != 1) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_GE(Sample("ckn_in_flight_request_bytes"), 8 << 20);
+  server_->Stop();
+  EXPECT_LT(reader.read(), 6U << 20) << "of eight MiB";
+}
+
+TEST_F(FaultsTest, AStopLetsClientsTakeTheirReplies) {
+  options_.drain_timeout = absl::Hours(1);
+  ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 1100}));
+  // 64 KiB of eight MiB are taken without being asked for.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetMaxReceiveMessageSize(-1);
+  const auto channel = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+  grpc::ClientContext context;
+  const auto stream = stub->ModelStreamInfer(&context);
+  EXPECT_TRUE(stream->Write(InferRequest(2)));
+  EXPECT_TRUE(stream->WritesDone());
+  while (Sample("ckn_requests_total{code=\"OK\",method=\"ModelStreamInfer\"}") != 1) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  std::thread stop([this] { server_->Stop(); });
+  // Longer than it waits for clients that do nothing.
+  absl::SleepFor(absl::Seconds(3));
+  inference::ModelStreamInferResponse response;
+  EXPECT_TRUE(stream->Read(&response));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::OK);
+  stop.join();
+}
+
+TEST_F(FaultsTest, WhatCannotBeHeldIsRefused) {
+  options_.drain_timeout = absl::ZeroDuration();
+  // Two replies fit.
+  options_.max_in_flight_bytes = 20 << 20;
+  ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 1100}));
+  SlowReader first(server_->grpc_port(), InferRequest(2));
+  SlowReader second(server_->grpc_port(), InferRequest(2));
+  while (Sample("ckn_requests_total{code=\"OK\",method=\"ModelInfer\"}") != 2) absl::SleepFor(absl::Milliseconds(5));
+  const auto stub = inference::GRPCInferenceService::NewStub(channel_);
+  grpc::ClientContext context;
+  inference::ModelInferResponse response;
+  const grpc::Status refused = stub->ModelInfer(&context, InferRequest(2), &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  ExpectServes();  // a small reply
+}
+
 TEST_F(FaultsTest, ConnectionsThatFallSilentHoldUpNeitherCallsNorTheStop) {
   // A stop that waited for them would run into the test's own time limit.
   options_.drain_timeout = absl::Hours(1);

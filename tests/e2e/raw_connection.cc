@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,8 @@
 
 namespace ckn::testing {
 
-RawConnection::RawConnection(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+RawConnection::RawConnection(int port, int receive_buffer) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -43,6 +45,42 @@ void RawConnection::SendHttp2Preface() const {
 }
 
 void RawConnection::SendHttp2Ping() const { Send(std::string_view("\0\0\x08\6\0\0\0\0\0pingpong", 17)); }
+
+void RawConnection::SendGrpcRequest(std::string_view path, std::string_view message) const {
+  const auto number = [](std::size_t value, int bytes) {
+    std::string text;
+    for (int i = bytes - 1; i >= 0; --i) text.push_back(static_cast<char>(value >> (8 * i) & 0xFFU));
+    return text;
+  };
+  const auto frame = [&](int type, int flags, int stream, const std::string& payload) {
+    Send(number(payload.size(), 3) + number(static_cast<std::size_t>(type), 1) +
+         number(static_cast<std::size_t>(flags), 1) + number(static_cast<std::size_t>(stream), 4) + payload);
+  };
+  constexpr int kData = 0, kHeaders = 1, kSettings = 4, kWindowUpdate = 8;
+  constexpr int kEndStream = 1, kEndHeaders = 4;
+  constexpr std::size_t kWidest = 0x7FFFFFFF, kAtFirst = 65535;
+  frame(kSettings, 0, 0, number(4, 2) + number(kWidest, 4));  // SETTINGS_INITIAL_WINDOW_SIZE
+  frame(kWindowUpdate, 0, 0, number(kWidest - kAtFirst, 4));
+  // HPACK: literals without indexing, with new names; all are shorter than 127 bytes.
+  std::string headers;
+  const auto header = [&](std::string_view name, std::string_view value) {
+    headers += std::string(1, '\0') + number(name.size(), 1) + std::string(name) + number(value.size(), 1) +
+               std::string(value);
+  };
+  header(":method", "POST");
+  header(":scheme", "http");
+  header(":path", path);
+  header(":authority", "localhost");
+  header("te", "trailers");
+  header("content-type", "application/grpc");
+  frame(kHeaders, kEndHeaders, 1, headers);
+  frame(kData, kEndStream, 1, std::string(1, '\0') + number(message.size(), 4) + std::string(message));
+}
+
+std::size_t RawConnection::ReadSome() const {
+  std::string bytes(4096, '\0');
+  return static_cast<std::size_t>(std::max<ssize_t>(recv(fd_, bytes.data(), bytes.size(), 0), 0));
+}
 
 std::optional<RawConnection::Http2Frame> RawConnection::ReadHttp2Frame() const {
   std::string header(9, '\0');

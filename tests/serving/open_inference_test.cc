@@ -140,17 +140,26 @@ TEST_F(OpenInferenceTest, RawContentsComeBackRaw) {
 TEST_F(OpenInferenceTest, PixelsOfEveryTypeAndLayoutGiveTheSameAnswer) {
   Serve({::ckn::testing::TinyModel({.channels = 3})});
   const Model colour = ::ckn::testing::TinyModel({.channels = 3});
-  const ImageU8 image = TinyImage(colour, 3);
-  const std::vector<float> expected = *Pipeline::Create(colour)->Classify(image);
+  // Two images, one after the other.
+  std::vector<std::uint8_t> pixels;
+  std::vector<float> expected;
+  for (const std::uint64_t seed : {3, 4}) {
+    const ImageU8 image = TinyImage(colour, seed);
+    const std::vector<float> scores = *Pipeline::Create(colour)->Classify(image);
+    pixels.insert(pixels.end(), image.pixels.begin(), image.pixels.end());
+    expected.insert(expected.end(), scores.begin(), scores.end());
+  }
   for (const bool fp32 : {false, true}) {
     for (const bool first : {false, true}) {
       for (const bool raw : {false, true}) {
-        std::vector<std::uint8_t> values = image.pixels;
+        std::vector<std::uint8_t> values = pixels;
         if (first) {
-          for (std::size_t i = 0; i < values.size(); ++i) values[i % 3 * 64 + i / 3] = image.pixels[i];
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i / 192 * 192 + i % 3 * 64 + i % 192 / 3] = pixels[i];
+          }
         }
         Request request = Pixels(fp32 ? "FP32" : "UINT8",
-                                 first ? std::vector<std::int64_t>{1, 3, 8, 8} : std::vector<std::int64_t>{1, 8, 8, 3});
+                                 first ? std::vector<std::int64_t>{2, 3, 8, 8} : std::vector<std::int64_t>{2, 8, 8, 3});
         Ask(request, {"scores"});
         std::string bytes;
         for (const std::uint8_t value : values) {
@@ -165,8 +174,8 @@ TEST_F(OpenInferenceTest, PixelsOfEveryTypeAndLayoutGiveTheSameAnswer) {
         ASSERT_TRUE(Infer(request, &response).ok()) << fp32 << first << raw;
         std::vector<float> scores = Floats(response.outputs(0));
         if (raw) {
-          scores.resize(3);
-          std::memcpy(scores.data(), response.raw_output_contents(0).data(), 12);
+          scores.resize(6);
+          std::memcpy(scores.data(), response.raw_output_contents(0).data(), 24);
         }
         EXPECT_EQ(scores, expected) << fp32 << first << raw;
       }

@@ -229,6 +229,28 @@ TEST_F(RpcServerTest, AnswersOfAStreamThatAreNotTakenInTimeEndIt) {
   EXPECT_EQ(call.Finish(), grpc::StatusCode::CANCELLED);
 }
 
+// Of a stream also small ones, of which there may be many.
+TEST_F(RpcServerTest, SmallAnswersOfAStreamThatAreNotTakenInTimeEndIt) {
+  server_.Add("/a.B/Stream", [](const std::shared_ptr<GrpcCall>& call) {
+    OrderedStream::Serve(call, std::size_t{1} << 26,
+                         [](const CallContext&, grpc::ByteBuffer* /*request*/, const OrderedStream::Done& done) {
+                           const grpc::Slice slice(std::string(GrpcCall::kSmall, 'x'));
+                           done(grpc::ByteBuffer(&slice, 1));
+                         });
+  });
+  int timeouts = 0;
+  Start(1, {.reply_timeout = absl::Milliseconds(300), .on_reply_timeout = [&timeouts] { ++timeouts; }});
+  UnreadCall call(channel_, "/a.B/Stream");
+  for (int i = 0; i < 20; ++i) call.Write("x");
+  while (bytes_.Value() < 10 * GrpcCall::kSmall) absl::SleepFor(absl::Milliseconds(1));
+  AwaitValue(bytes_, 0);
+  while (call.Read() > 0) {
+  }
+  EXPECT_EQ(call.Finish(), grpc::StatusCode::CANCELLED);
+  server_.Shutdown(absl::Now());
+  EXPECT_EQ(timeouts, 1);
+}
+
 TEST_F(RpcServerTest, CallsAreAnsweredWhileThereIsABacklog) {
   // Of a second, which nobody works off.
   ASSERT_TRUE(

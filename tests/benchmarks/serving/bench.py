@@ -36,7 +36,7 @@ def main():
     programs = harness.Programs(*(os.path.join(arguments.bin, name) for name in (
         "ckn", "ckn-client", "write_random_model", "write_tiny_model", "in_process_benchmark")))
 
-    print(f"{'':<66} {'measured':>10} {'':<10} bar")
+    print(f"{'':<76} {'measured':>10} {'':<10} bar")
     figures = []
     for name in arguments.only:
         for figure in parts[name]():

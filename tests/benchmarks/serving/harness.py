@@ -42,7 +42,7 @@ class Figure:
 
     def __str__(self):
         bar = "" if self.bar is None else f"{self.bar[0]} {self.bar[1]:.4g}"
-        return f"{self.name:<66} {self.value:>10.4g} {self.unit:<10} {bar:<16} {'' if self.good() else 'MISSED'}"
+        return f"{self.name:<76} {self.value:>10.4g} {self.unit:<10} {bar:<16} {'' if self.good() else 'MISSED'}"
 
 
 def run(*command):
