@@ -225,8 +225,8 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   serve
       ->add_option(
           "--max-in-flight-mib", flags->max_in_flight_mib,
-          "Size of all requests that wait or are in work and of large replies that clients have not taken yet, in MiB; "
-          "more requests are answered with RESOURCE_EXHAUSTED")
+          "Size of all requests that wait or are in work, of their replies, and of those that clients have not taken "
+          "yet, in MiB; more requests are answered with RESOURCE_EXHAUSTED")
       ->type_name("MIB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

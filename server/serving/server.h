@@ -40,7 +40,7 @@ struct ServerOptions {
   std::optional<HostPort> http;                              // not set: no HTTP port
   int threads = 1;                                           // workers that decode and compute
   int max_queue = 64;                                        // calls that wait for a worker
-  std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, of those in work, of large replies
+  std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, of those in work, and of replies
   int max_calls_per_connection = 1024;                       // more wait at the client
   // While nothing is computed, the thread that serves the connections looks for the next call for so long before it
   // sleeps.
