@@ -69,12 +69,12 @@ def raw_batches(programs, seconds):
         for threads, what, bar in ((1, "one worker", ("at least", 90)), (os.cpu_count(), "a worker a core", None)):
             ratios = {"ckn": [], "oip": []}
             with harness.Server(programs, folder, "--threads", str(threads)) as server:
-                for _ in range(2 * ROUNDS):
+                for _ in range(4 * ROUNDS):  # short ones: the cores of a virtual machine change their speed
                     for protocol, of_protocol in ratios.items():
-                        before = in_process_rate(programs, model, threads, seconds / 8)
+                        before = in_process_rate(programs, model, threads, seconds / 16)
                         report = harness.load(programs, server.address, "--batch", 64, "--in-flight", 4, "--protocol",
-                                              protocol, "--duration", seconds / 2)
-                        after = in_process_rate(programs, model, threads, seconds / 8)
+                                              protocol, "--duration", seconds / 4)
+                        after = in_process_rate(programs, model, threads, seconds / 16)
                         of_protocol.append(2 * report["images_per_second"] / (before + after))
             for protocol, of_protocol in ratios.items():
                 yield Figure(f"{ARCHITECTURE}, 64 raw images a call, {protocol}, {what}: of ckn bench's rate",
