@@ -37,8 +37,8 @@ void Happened(void* tag, bool ok) {
 }  // namespace
 
 EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor,
-                       const EventQueueOptions& options)
-    : executor_(executor), options_(options), queue_(std::move(queue)), thread_([this] { Work(); }) {
+                       EventQueueOptions options)
+    : executor_(executor), options_(std::move(options)), queue_(std::move(queue)), thread_([this] { Work(); }) {
   pthread_setname_np(thread_.native_handle(), "ckn-events");
 }
 

@@ -39,7 +39,7 @@ class EventQueue {
   using Then = std::function<void(bool ok)>;
 
   // `executor`, if any, borrows the thread (Executor::Lender) and must outlive this.
-  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, const EventQueueOptions& options);
+  EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, Executor* executor, EventQueueOptions options);
   // Waits for the guests to go.
   ~EventQueue();
   EventQueue(const EventQueue&) = delete;

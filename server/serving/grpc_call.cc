@@ -12,6 +12,8 @@ namespace ckn {
 namespace {
 
 constexpr std::size_t kMaxRequestIdBytes = 64;
+// For gRPC to end a cancelled call, if it can.
+constexpr absl::Duration kCancelTime = absl::Seconds(1);
 // Version, trace, parent and flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.
 constexpr std::string_view kTraceparentShape = "hh-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
 
@@ -121,8 +123,6 @@ void GrpcCall::EndWrite() {
 }
 
 void GrpcCall::SetWriteAlarm() {
-  // For gRPC to end a cancelled call, if it can.
-  constexpr absl::Duration kCancelTime = absl::Seconds(1);
   write_alarm_ = std::make_unique<grpc::Alarm>();
   write_alarm_->Set(&queue_.queue(), absl::ToChronoTime(write_due_),
                     EventQueue::Tag([call = shared_from_this()](bool due) {
