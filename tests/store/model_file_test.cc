@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -618,6 +619,8 @@ TEST(ModelFileTest, FailingWriteLeavesTheOldFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), std::filesystem::directory_iterator()), 1);
 }
 
+// The kills come at any moment of a write, however long one takes here: after the writer has said that it begins another
+// one, within the time that one took before.
 TEST(ModelFileTest, AWriterThatIsKilledLeavesTheOldModelOrTheNew) {
   const TempDir dir;
   const std::string path = dir.File("m.ckn");
@@ -625,23 +628,35 @@ TEST(ModelFileTest, AWriterThatIsKilledLeavesTheOldModelOrTheNew) {
   const Model odd = TinyModel({.height = 32, .width = 32, .filters = 32, .seed = 3});
   const std::string even_bytes = SerializeModelFile(even);
   const std::string odd_bytes = SerializeModelFile(odd);
+  const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(WriteModelFile(even, path).ok());
+  const std::chrono::duration<double> write_time = std::chrono::steady_clock::now() - start;
   std::mt19937 random(1);
   int changed = 0;
   std::string before = even_bytes;
   for (int round = 0; round < 40; ++round) {
+    std::array<int, 2> begun{};  // a byte for each write that begins
+    ASSERT_EQ(pipe(begun.data()), 0);
     const pid_t writer = fork();
     ASSERT_GE(writer, 0);
     if (writer == 0) {
-      for (;;) {
-        if (!WriteModelFile(odd, path).ok() || !WriteModelFile(even, path).ok()) _exit(1);
+      for (int count = 1;; ++count) {
+        if (write(begun[1], "w", 1) != 1 || !WriteModelFile(count % 2 == 0 ? even : odd, path).ok()) _exit(1);
       }
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    close(begun[1]);
+    const int writes = 1 + static_cast<int>(random() % 3);
+    bool alive = true;
+    for (int count = 0; count < writes && alive; ++count) {
+      char byte = 0;
+      alive = read(begun[0], &byte, 1) == 1;
+    }
+    std::this_thread::sleep_for(write_time * std::uniform_real_distribution<>(0, 1.5)(random));
     ASSERT_EQ(kill(writer, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(waitpid(writer, &status, 0), writer);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed by itself";
+    close(begun[0]);
+    ASSERT_TRUE(alive && WIFSIGNALED(status)) << "the writer failed by itself";
     const std::string now = ReadAll(path);
     ASSERT_TRUE(now == even_bytes || now == odd_bytes) << "round " << round << ": " << now.size() << " bytes";
     changed += now == before ? 0 : 1;
