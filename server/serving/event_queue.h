@@ -24,9 +24,9 @@ struct EventQueueOptions {
   // For a client to take a large reply; a second more for each MiB of it, and for each 16 MiB that all replies hold.
   // Then the call is cancelled.
   absl::Duration reply_timeout = absl::InfiniteDuration();
-  // Told of each call that is.
-  std::function<void()> on_reply_timeout = [] {};
-  // Ends the connection of a client, as GrpcCall::Peer() names it. For calls that gRPC cannot cancel, because it waits
+  // Told of each call that is, with the client as GrpcCall::Peer() names it.
+  std::function<void(std::string_view peer)> on_reply_timeout = [](std::string_view /*peer*/) {};
+  // Ends the connection of a client. For calls that gRPC cannot cancel, because it waits
   // for the socket to take their last bytes.
   std::function<void(std::string_view peer)> disconnect = [](std::string_view /*peer*/) {};
 };

@@ -133,7 +133,7 @@ void GrpcCall::SetWriteAlarm() {
                       if (absl::Now() >= self.write_due_) {
                         if (self.gave_up_) return self.queue_.options().disconnect(self.peer_);
                         self.gave_up_ = true;
-                        self.queue_.options().on_reply_timeout();
+                        self.queue_.options().on_reply_timeout(self.peer_);
                         self.context_.TryCancel();
                         self.write_due_ = absl::Now() + kCancelTime;
                       }

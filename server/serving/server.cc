@@ -1,6 +1,7 @@
 #include "server/serving/server.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -159,7 +160,7 @@ absl::Status Server::StartGrpc() {
   const bool started = rpc_->Start(builder, 1 + (options_.threads - 1) / kWorkersPerQueue,
                                    {.poll = options_.poll,
                                     .reply_timeout = options_.reply_timeout,
-                                    .on_reply_timeout = [this] { metrics_.CountReplyTimeout(); },
+                                    .on_reply_timeout = [this](std::string_view peer) { OnReplyTimeout(peer); },
                                     .disconnect = [this](std::string_view peer) { Disconnect(grpc_port_, peer); }});
   if (!started || grpc_port_ <= 0) {
     rpc_.reset();
@@ -253,6 +254,14 @@ void Server::Stop() {
   executor_.Drain();
   rpc_.reset();
   http_.reset();
+}
+
+void Server::OnReplyTimeout(std::string_view peer) {
+  metrics_.CountReplyTimeout();
+  const std::optional<std::string> repeats = reply_timeouts_.Admit(clock_.Now());
+  if (!repeats) return;
+  spdlog::warn("{} did not take a reply in time (--reply-timeout-ms); the call was cancelled{}", Printable(peer),
+               *repeats);
 }
 
 void Server::ShutDownGrpc() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -25,6 +26,7 @@
 #include "server/serving/model_registry.h"
 #include "server/serving/native_api.h"
 #include "server/serving/open_inference.h"
+#include "server/serving/repeat_limit.h"
 #include "server/serving/tls.h"
 #include "server/serving/token_file.h"
 
@@ -97,6 +99,7 @@ class Server {
   void LogFailures(const std::vector<FailedModel>& failed);
   void ShowHealthOfModels();
 
+  void OnReplyTimeout(std::string_view peer);
   void ShutDownGrpc();
 
   const ServerOptions options_;
@@ -117,6 +120,7 @@ class Server {
   OpenInference open_inference_;
   std::unique_ptr<TokenFile> callers_, managers_;
   Health health_;
+  RepeatLimit reply_timeouts_;
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<BackgroundThread> background_;
   int grpc_port_ = 0;

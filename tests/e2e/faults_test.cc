@@ -23,6 +23,7 @@
 #include "inference/open_inference.grpc.pb.h"
 #include "server/serving/server.h"
 #include "tests/e2e/raw_connection.h"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/http_get.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
@@ -31,6 +32,7 @@
 namespace ckn {
 namespace {
 
+using ::ckn::testing::CapturedLog;
 using ::ckn::testing::EncodePnm;
 using ::ckn::testing::HttpGet;
 using ::ckn::testing::ParsePrometheusText;
@@ -40,6 +42,7 @@ using ::ckn::testing::TinyImage;
 using ::ckn::testing::TinyModel;
 using ::ckn::testing::TinyModelOptions;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 
 class FaultsTest : public ::testing::Test {
  protected:
@@ -226,12 +229,15 @@ class SlowReader {
 
 TEST_F(FaultsTest, AClientThatReadsTooSlowlyLosesItsConnection) {
   options_.reply_timeout = absl::Milliseconds(50);  // and eight seconds for the size
+  CapturedLog log;
   ASSERT_NO_FATAL_FAILURE(Start({.height = 64, .width = 64, .filters = 1100}));
   SlowReader reader(server_->grpc_port(), InferRequest(2));
   while (Sample("ckn_reply_timeouts_total") != 1) absl::SleepFor(absl::Milliseconds(5));
   WaitUntilIdle();
   EXPECT_LT(reader.read(), 6U << 20) << "of eight MiB";
   ExpectServes();
+  server_.reset();
+  EXPECT_THAT(log.Take(), ContainsRegex("warning ipv4:127\\.0\\.0\\.1:[0-9]+ did not take a reply in time"));
 }
 
 TEST_F(FaultsTest, AClientThatReadsTooSlowlyDoesNotDelayTheStop) {

@@ -1,41 +1,28 @@
 #include "server/serving/failure_log.h"
 
-#include <memory>
-#include <sstream>
+#include <algorithm>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "spdlog/sinks/ostream_sink.h"
-#include "spdlog/spdlog.h"
 #include "tests/serving/fakes.h"
+#include "tests/testing/captured_log.h"
 
 namespace ckn {
 namespace {
 
+using ::ckn::testing::CapturedLog;
 using ::ckn::testing::FakeClock;
 
 class FailureLogTest : public ::testing::Test {
  protected:
-  FailureLogTest() : before_(spdlog::default_logger()) {
-    auto logger = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_));
-    logger->set_pattern("%l %v");
-    spdlog::set_default_logger(std::move(logger));
-  }
-  ~FailureLogTest() override { spdlog::set_default_logger(before_); }
-
-  std::string TakeLines() {
-    std::string lines = out_.str();
-    out_.str("");
-    return lines;
-  }
+  std::string TakeLines() { return lines_.Take(); }
 
   FakeClock clock_;
   FailureLog log_{clock_};
 
  private:
-  std::ostringstream out_;
-  std::shared_ptr<spdlog::logger> before_;
+  CapturedLog lines_;
 };
 
 TEST_F(FailureLogTest, LevelTellsWhoseFaultItIs) {

@@ -619,8 +619,8 @@ TEST(ModelFileTest, FailingWriteLeavesTheOldFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), std::filesystem::directory_iterator()), 1);
 }
 
-// The kills come at any moment of a write, however long one takes here: after the writer has said that it begins another
-// one, within the time that one took before.
+// The kills come at any moment of a write, however long one takes here: after the writer has said that it begins
+// another one, within the time that one took before.
 TEST(ModelFileTest, AWriterThatIsKilledLeavesTheOldModelOrTheNew) {
   const TempDir dir;
   const std::string path = dir.File("m.ckn");
