@@ -27,6 +27,13 @@ constexpr std::int64_t kElementBytes = 320;
 // Of one number, in a list that has just doubled its capacity.
 constexpr std::int64_t kNumberBytes = 16;
 
+// Whether the field is read as what its type says. If not, the parser keeps it as an unknown one.
+bool Fits(const FieldDescriptor& field, WireFormatLite::WireType wire_type) {
+  const auto type = static_cast<WireFormatLite::FieldType>(field.type());
+  return wire_type == WireFormatLite::WireTypeForFieldType(type) ||
+         (wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED && field.is_packable());
+}
+
 class Scan {
  public:
   Scan(CodedInputStream& input, const Descriptor& type, const ParseLimits& limits)
@@ -58,7 +65,7 @@ class Scan {
     return Memory(kElementBytes + length);
   }
 
-  // What follows the tag of one field.
+  // What follows the tag of one field; nullptr: of an unknown one.
   absl::Status Field(const FieldDescriptor* field, WireFormatLite::WireType wire_type) {
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT: {
@@ -108,7 +115,9 @@ class Scan {
     while (const std::uint32_t tag = input_.ReadTag()) {
       const int number = WireFormatLite::GetTagFieldNumber(tag);
       if (number == 0) return Broken();
-      CKN_RETURN_IF_ERROR(Field(type.FindFieldByNumber(number), WireFormatLite::GetTagWireType(tag)));
+      const WireFormatLite::WireType wire_type = WireFormatLite::GetTagWireType(tag);
+      const FieldDescriptor* const field = type.FindFieldByNumber(number);
+      CKN_RETURN_IF_ERROR(Field(field != nullptr && Fits(*field, wire_type) ? field : nullptr, wire_type));
     }
     if (!input_.ConsumedEntireMessage()) return Broken();
     return absl::OkStatus();

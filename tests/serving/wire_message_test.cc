@@ -80,6 +80,20 @@ TEST(WireMessageTest, MemoryIsBoundedForEveryKindOfField) {
     ExpectBound<inference::ModelInferRequest>(
         Holding(5, Holding(5, field == 8 ? Repeated(Empty(8), kMany) : Holding(field, numbers))));
   }
+  // Known fields with a wire type that is not theirs, which are kept as unknown ones, also few of them.
+  for (const int times : {1, 3, 9, 33, kMany}) {
+    for (const char field : {1, 2, 3, 4, 5, 6, 7}) {
+      for (const std::string& value : {std::string("\0\x01", 2), std::string("\x01\0\0\0\0\0\0\0\0", 9),
+                                       std::string("\x02\0", 2), std::string("\x05\0\0\0\0", 5)}) {
+        std::string bytes = value;
+        bytes.front() = static_cast<char>(field << 3 | value.front());
+        ExpectBound<v1::ClassifyRequest>(Repeated(bytes, times));
+        ExpectBound<inference::ModelInferRequest>(Repeated(bytes, times));
+        ExpectBound<inference::ModelInferRequest>(Holding(5, Repeated(bytes, times)));
+        ExpectBound<inference::ModelInferRequest>(Holding(5, Holding(5, Repeated(bytes, times))));
+      }
+    }
+  }
   std::string parameters;
   for (int i = 0; i < kMany; ++i) parameters += Holding(4, Holding(1, absl::StrCat(i)) + Empty(2));
   ExpectBound<inference::ModelInferRequest>(parameters);
