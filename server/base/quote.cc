@@ -25,6 +25,23 @@ std::string Printable(std::string_view text) {
   return out;
 }
 
+std::string OneLine(std::string_view text) {
+  std::string line;
+  bool begins = true;
+  for (const char c : text) {
+    if (std::string_view("\t\n\v\f\r").find(c) != std::string_view::npos) {
+      begins = true;
+    } else if (!begins || c != ' ') {
+      if (begins) line.erase(line.find_last_not_of(' ') + 1);
+      if (begins && !line.empty()) line += ' ';
+      begins = false;
+      line += c;
+    }
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return Printable(line);
+}
+
 std::string Quote(std::string_view text) {
   constexpr std::size_t kMaxBytes = 64;
   return absl::StrCat("\"", Printable(Utf8Prefix(text, kMaxBytes)), text.size() > kMaxBytes ? "...\"" : "\"");

@@ -15,22 +15,25 @@
 
 namespace {
 
+void SelectSimdTargetOfEnvironment() {
+  const char* const target = std::getenv("CKN_SIMD");
+  if (target == nullptr) return;
+  const absl::Status status = ckn::SelectSimdTarget(target);
+  if (!status.ok()) throw CLI::ValidationError("CKN_SIMD", std::string(status.message()));
+}
+
 int Run(int argc, char** argv) {
   // What is wrong with a message is in our own errors.
   google::protobuf::SetLogHandler(nullptr);
   // A file size limit is then an error of the write like any other.
   std::signal(SIGXFSZ, SIG_IGN);
-  if (const char* const target = std::getenv("CKN_SIMD")) {
-    if (const absl::Status status = ckn::SelectSimdTarget(target); !status.ok()) {
-      std::fprintf(stderr, "ckn: CKN_SIMD: %s\n", std::string(status.message()).c_str());
-      return 2;
-    }
-  }
   int exit_code = 0;
   CLI::App app("Convolutional Kernel Networks: train, inspect and serve image classifiers.", "ckn");
   app.set_version_flag("--version", CKN_VERSION);
   app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.require_subcommand(1);
+  // Before a subcommand runs, but not for --help.
+  app.parse_complete_callback(SelectSimdTargetOfEnvironment);
   app.footer(
       "Environment: CKN_SIMD=avx512_bf16|avx512|avx2|sse4|... keeps to older instruction sets than the machine's "
       "best.");

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/quote.h"
 #include "server/image/codecs.h"
 
 namespace ckn {
@@ -94,7 +95,7 @@ bool ReadRows(Reader& reader, std::uint8_t* pixels, std::size_t row_bytes) {
 
 absl::StatusOr<ImageU8> DecodeJpeg(std::span<const std::byte> file, const FileHeader& header) {
   Reader reader;
-  const auto failed = [&reader] { return absl::InvalidArgumentError(absl::StrCat("JPEG: ", reader.error)); };
+  const auto failed = [&reader] { return absl::InvalidArgumentError(absl::StrCat("JPEG: ", OneLine(reader.error))); };
   if (!ReadHeader(reader, file)) return failed();
   const int components = reader.jpeg.num_components;
   if (components == 4) return absl::InvalidArgumentError("JPEG: CMYK is not supported, convert to RGB");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/quote.h"
 #include "server/image/codecs.h"
 
 namespace ckn {
@@ -75,7 +76,7 @@ bool ReadRows(Reader& reader, png_bytepp rows) {
 absl::StatusOr<ImageU8> DecodePng(std::span<const std::byte> file, const FileHeader& header) {
   Reader reader;
   reader.rest = file;
-  const auto failed = [&reader] { return absl::InvalidArgumentError(absl::StrCat("PNG: ", reader.error)); };
+  const auto failed = [&reader] { return absl::InvalidArgumentError(absl::StrCat("PNG: ", OneLine(reader.error))); };
   if (!ReadInfo(reader)) return failed();
 
   ImageU8 image;

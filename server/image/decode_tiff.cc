@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/quote.h"
 #include "server/base/status.h"
 #include "server/image/codecs.h"
 
@@ -142,7 +143,8 @@ bool ReadRgba(TIFF* tiff, const FileHeader& header, Source& source, ImageU8& ima
 absl::StatusOr<ImageU8> DecodeTiff(std::span<const std::byte> file, const FileHeader& header) {
   Source source{.file = file};
   const auto failed = [&source] {
-    return absl::InvalidArgumentError(absl::StrCat("TIFF: ", source.failed() ? source.error : "broken or cut off"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("TIFF: ", source.failed() ? OneLine(source.error) : "broken or cut off"));
   };
   const TiffPointer tiff = Open(source, header);
   if (tiff == nullptr) return failed();

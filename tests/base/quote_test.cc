@@ -18,6 +18,14 @@ TEST(PrintableTest, EscapesWhatATerminalOrALogWouldActOn) {
   EXPECT_EQ(Printable("\xff\xfe"), "\\xff\\xfe");
 }
 
+TEST(OneLineTest, JoinsLinesByABlank) {
+  EXPECT_EQ(OneLine("Tag NumberOfInks:\n  Value 4 is\tdifferent"), "Tag NumberOfInks: Value 4 is different");
+  EXPECT_EQ(OneLine("\n one  two \r\n\n"), "one  two");
+  EXPECT_EQ(OneLine("gr\xc3\xbcn\nblau"), "gr\xc3\xbcn blau");
+  EXPECT_EQ(OneLine("a\n\x1b[31m\xff"), "a \\x1b[31m\\xff");
+  EXPECT_EQ(OneLine(""), "");
+}
+
 TEST(QuoteTest, CutsLongText) {
   EXPECT_EQ(Quote("mnist"), "\"mnist\"");
   EXPECT_EQ(Quote(std::string(64, 'x')), "\"" + std::string(64, 'x') + "\"");

@@ -768,7 +768,9 @@ TEST(SimdEnvironmentTest, ChoosesTheInstructionSetOrSaysWhatThereIs) {
   };
   const Finished unknown = with("mmx");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, AllOf(StartsWith("ckn: CKN_SIMD: got \"mmx\""), HasSubstr("sse4")));
+  EXPECT_THAT(unknown.err, AllOf(StartsWith("CKN_SIMD: got \"mmx\""), HasSubstr("sse4")));
+  const Finished help = testing::RunProgram({"/usr/bin/env", "CKN_SIMD=mmx", CKN_BINARY, "--help"});
+  EXPECT_EQ(help.exit_code, 0) << help.err;
   for (const std::string& target : SimdTargets()) {
     const Finished run = with(target);
     ASSERT_EQ(run.exit_code, 0) << target << "\n" << run.err;
