@@ -158,7 +158,7 @@ void AddRefitCommand(CLI::App& app, int& exit_code) {
   command->get_option("--skip-test")->excludes(test_features);
   AddClassifierOptions(*command, flags->training);
   command->callback([flags, &exit_code] {
-    CheckTrainingOptions(flags->training);
+    ResolveTrainingOptions(flags->training);
     CheckFolderCount("--features", flags->features, flags->files);
     CheckFolderCount("--test-features", flags->test_features, flags->files);
     exit_code = ExitCode("refit", RunRefit(*flags));

@@ -132,7 +132,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
 
   AddClassifierOptions(*command, flags->training);
   command->callback([flags, &exit_code] {
-    CheckTrainingOptions(flags->training);
+    ResolveTrainingOptions(flags->training);
     exit_code = ExitCode("train", RunTrain(*flags));
   });
 }

@@ -47,9 +47,11 @@ void AddClassifierOptions(CLI::App& command, TrainingFlags& flags) {
                    "20000 training images on, else 0")
       ->check(AtLeast(0))
       ->type_name("N");
-  classifier->add_option("--folds", options.folds, "Folds of the cross-validation")
+  classifier
+      ->add_option("--folds", flags.folds,
+                   absl::StrCat("Choose C by cross-validation with K folds; default: ", options.folds,
+                                " where --validation-size is 0"))
       ->check(CLI::Range(2, 100))
-      ->capture_default_str()
       ->type_name("K");
   classifier->add_option("--c-min", options.c_log2_min, "The grid for C starts at 2^I")
       ->check(CLI::Range(-30, 30))
@@ -61,17 +63,25 @@ void AddClassifierOptions(CLI::App& command, TrainingFlags& flags) {
       ->type_name("I");
 }
 
-void CheckTrainingOptions(const TrainingFlags& flags) {
-  const TrainerOptions& options = flags.options;
+void ResolveTrainingOptions(TrainingFlags& flags) {
+  TrainerOptions& options = flags.options;
   if (options.c_log2_min > options.c_log2_max) {
     throw CLI::ValidationError(
         "--c-min", absl::StrCat("got ", options.c_log2_min, ", expected at most --c-max, ", options.c_log2_max));
   }
-  if (options.c_log2_min == options.c_log2_max && options.held_out > 0) {
-    throw CLI::ValidationError("--validation-size",
-                               absl::StrCat("got ", options.held_out, ", but --c-min ", options.c_log2_min,
-                                            " and --c-max ", options.c_log2_max, " leave nothing to validate"));
+  if (options.c_log2_min == options.c_log2_max && (options.held_out > 0 || flags.folds)) {
+    throw CLI::ValidationError(
+        flags.folds ? "--folds" : "--validation-size",
+        absl::StrCat("got ", flags.folds ? *flags.folds : options.held_out, ", but --c-min ", options.c_log2_min,
+                     " and --c-max ", options.c_log2_max, " leave nothing to validate"));
   }
+  if (!flags.folds) return;
+  if (options.held_out > 0) {
+    throw CLI::ValidationError("--folds", absl::StrCat("got ", *flags.folds, ", but --validation-size ",
+                                                       options.held_out, " asks for no cross-validation"));
+  }
+  options.held_out = 0;
+  options.folds = *flags.folds;
 }
 
 absl::StatusOr<TrainingData> LoadTrainingData(const TrainingFlags& flags, std::optional<ImageSize> stretch,

@@ -16,6 +16,7 @@ struct TrainingFlags {
   std::string data, class_names, out;
   int threads = 0;
   bool skip_test = false;
+  std::optional<int> folds;
   TrainerOptions options;
 };
 
@@ -23,8 +24,8 @@ struct TrainingFlags {
 void AddTrainingOptions(CLI::App& command, TrainingFlags& flags);
 // How C is chosen.
 void AddClassifierOptions(CLI::App& command, TrainingFlags& flags);
-// Throws CLI::ValidationError when options contradict each other.
-void CheckTrainingOptions(const TrainingFlags& flags);
+// Completes `flags.options`. Throws CLI::ValidationError when options contradict each other.
+void ResolveTrainingOptions(TrainingFlags& flags);
 
 struct TrainingData {
   Dataset train;

@@ -142,7 +142,8 @@ TEST_F(RefitFeaturesTest, GiveTheModelFileThatTheImagesGive) {
   std::vector<Arguments> choices = {{},
                                     {"--validation-size", "15"},
                                     {"--train-size", "40", "--seed", "3"},
-                                    {"--validation-size", "11", "--train-size", "31", "--name", "x"}};
+                                    {"--validation-size", "11", "--train-size", "31", "--name", "x"},
+                                    {"--folds", "3"}};
   for (Arguments& choice : choices) choice.insert(choice.end(), grid.begin(), grid.end());
   choices.push_back({"--c-min", "-2", "--c-max", "-2"});
   choices.push_back({"--class-names", dir_.Write("names.txt", "A\nB\nC\n"), "--c-min", "0", "--c-max", "0"});
@@ -182,6 +183,10 @@ TEST_F(RefitFeaturesTest, GiveTheModelFileThatTheImagesGive) {
   EXPECT_LT(model->provenance.test_error_percent(), 60);
   EXPECT_EQ(model->provenance.dataset(), "images:data");
   EXPECT_THAT(model->provenance.decoders(), HasSubstr("libjpeg"));
+  const std::string& folds = expected[4].tiny;
+  const absl::StatusOr<Model> by_folds = ParseModelFile(std::as_bytes(std::span(folds)), {});
+  ASSERT_TRUE(by_folds.ok()) << by_folds.status();
+  EXPECT_EQ(by_folds->provenance.validation(), "3-fold cross-validation");
 }
 
 // Of the machines that read the images, not of the one that trains.
@@ -379,6 +384,10 @@ TEST_F(RefitFeaturesTest, WrongUse) {
               HasSubstr("got 61, expected at most the 60"));
   EXPECT_THAT(Refused({tiny_, "--features", train, "--validation-size", "9", "--c-min", "1", "--c-max", "1"}, 2),
               HasSubstr("--validation-size: got 9, but --c-min 1 and --c-max 1 leave nothing to validate"));
+  EXPECT_THAT(Refused({tiny_, "--features", train, "--folds", "3", "--c-min", "1", "--c-max", "1"}, 2),
+              HasSubstr("--folds: got 3, but --c-min 1 and --c-max 1 leave nothing to validate"));
+  EXPECT_THAT(Refused({tiny_, "--features", train, "--folds", "3", "--validation-size", "9"}, 2),
+              HasSubstr("--folds: got 3, but --validation-size 9 asks for no cross-validation"));
 }
 
 }  // namespace
