@@ -53,7 +53,11 @@ bool IsService(const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(options));
-  if (options.tls) CKN_RETURN_IF_ERROR(Annotate(CheckTlsFiles(*options.tls), "TLS"));
+  if (options.tls) {
+    auto certificates = TlsCertificates::Open(*options.tls, server->clock_);
+    CKN_RETURN_IF_ERROR(Annotate(certificates.status(), "TLS"));
+    server->certificates_ = *std::move(certificates);
+  }
   CKN_RETURN_IF_ERROR(Annotate(server->OpenTokenFiles(), "tokens"));
   if (options.http.has_value()) {
     // First, so that probes get an answer while models load.
@@ -148,7 +152,7 @@ absl::Status Server::StartGrpc() {
         GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
         static_cast<int>(std::min(absl::ToInt64Milliseconds(options_.drain_timeout), std::int64_t{1} << 30)));
   }
-  const auto credentials = options_.tls ? TlsCredentials(*options_.tls) : grpc::InsecureServerCredentials();
+  const auto credentials = certificates_ != nullptr ? certificates_->Credentials() : grpc::InsecureServerCredentials();
   builder.AddListeningPort(options_.listen.ToString(), credentials, &grpc_port_);
   rpc_ = std::make_unique<RpcServer>(CallerAccess{callers_.get(), managers_.get()}, &executor_);
   health_.AddTo(*rpc_);

@@ -119,6 +119,7 @@ class Server {
   NativeApi native_api_;
   OpenInference open_inference_;
   std::unique_ptr<TokenFile> callers_, managers_;
+  std::unique_ptr<TlsCertificates> certificates_;
   Health health_;
   RepeatLimit reply_timeouts_;
   std::unique_ptr<RpcServer> rpc_;

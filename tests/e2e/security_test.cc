@@ -1,4 +1,5 @@
 // Who may talk to the server: TLS, client certificates, tokens.
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "inference/open_inference.grpc.pb.h"
 #include "server/serving/server.h"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/certificates.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
@@ -18,6 +20,7 @@
 namespace ckn {
 namespace {
 
+using ::ckn::testing::CapturedLog;
 using ::ckn::testing::Certificate;
 using ::ckn::testing::MakeAuthority;
 using ::ckn::testing::MakeCertificate;
@@ -43,10 +46,11 @@ class SecurityTest : public ::testing::Test {
         TlsFiles{.certificate = folder_.File("server.pem"), .key = folder_.File("server.key"), .client_ca = {}};
     if (clients_too) options_.tls->client_ca = folder_.Write("clients.pem", client_authority_.pem);
   }
-  void WriteServerCertificate() {
-    const Certificate certificate = MakeCertificate("server", authority_);
+  Certificate WriteServerCertificate() {
+    Certificate certificate = MakeCertificate("server", authority_);
     folder_.Write("server.pem", certificate.pem);
     folder_.Write("server.key", certificate.key);
+    return certificate;
   }
 
   void Start() {
@@ -113,6 +117,45 @@ TEST_F(SecurityTest, ARenewedCertificateNeedsNoRestart) {
     code = Call(ClientTls{.server_ca = renewed_authority.pem});
   }
   EXPECT_EQ(code, absl::StatusCode::kOk);
+}
+
+// Half of a renewal, rubbish, and files that are gone: the certificates that were there stay.
+TEST_F(SecurityTest, UnusableTlsFilesChangeNothingLater) {
+  CapturedLog log;
+  UseTls(true);
+  const Certificate first = WriteServerCertificate();
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Certificate client = MakeCertificate("client", client_authority_);
+  const auto call = [&] {
+    return Call(ClientTls{.server_ca = authority_.pem, .certificate = client.pem, .key = client.key});
+  };
+  ASSERT_EQ(call(), absl::StatusCode::kOk);
+  std::string lines;
+  const auto expect_named = [&](const std::string& error) {
+    lines.clear();
+    for (int i = 0; i < 300 && lines.find(error) == std::string::npos; ++i) {
+      ASSERT_EQ(call(), absl::StatusCode::kOk) << error;
+      absl::SleepFor(absl::Milliseconds(100));
+      lines += log.Take();
+    }
+    EXPECT_THAT(lines, HasSubstr(error));
+    EXPECT_EQ(call(), absl::StatusCode::kOk) << error;
+  };
+  const Certificate renewed = MakeCertificate("server", authority_);
+  folder_.Write("server.pem", renewed.pem);
+  expect_named("server.key: no private key in PEM form for this certificate");
+  folder_.Write("server.pem", "rubbish");
+  expect_named("server.pem: no certificate in PEM form");
+  folder_.Write("server.pem", renewed.pem + "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n");
+  expect_named("server.pem: no certificate in PEM form");
+  std::filesystem::remove(folder_.File("server.pem"));
+  expect_named("server.pem: cannot open");
+  folder_.Write("server.pem", first.pem);
+  expect_named("server.pem and what belongs to it was read again");
+  folder_.Write("clients.pem", "");
+  expect_named("clients.pem: no certificates in PEM form");
+  EXPECT_THAT(lines, HasSubstr("; the certificates that were there stay"));
+  server_.reset();
 }
 
 TEST_F(SecurityTest, UnusableTlsFilesAreNamedAtTheStart) {
