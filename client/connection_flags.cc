@@ -35,6 +35,15 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return text;
 }
 
+// Throws CLI::ValidationError for options that would be without effect.
+void CheckConnectionFlags(const ConnectionFlags& flags) {
+  if (flags.tls || !flags.tls_ca.empty()) return;
+  for (const auto& [name, value] :
+       {std::pair("--tls-cert", &flags.tls_cert), std::pair("--tls-server-name", &flags.tls_server_name)}) {
+    if (!value->empty()) throw CLI::ValidationError(name, "has no effect without --tls or --tls-ca");
+  }
+}
+
 }  // namespace
 
 void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
@@ -60,6 +69,7 @@ void AddConnectionOptions(CLI::App& app, ConnectionFlags& flags) {
   ca->excludes(tls);
   app.add_option("--token-file", flags.token_file, "The first line is the token to show to the server")
       ->type_name("FILE");
+  app.parse_complete_callback([&flags] { CheckConnectionFlags(flags); });
   app.add_flag("--wait", flags.wait, "Wait for a server that is not up yet, for as long as --timeout");
   app.add_flag("--follow-health", flags.follow_health,
                "Send nothing to addresses whose health is NOT_SERVING, as it is before a server stops "

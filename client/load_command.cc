@@ -224,7 +224,10 @@ void AddLoadCommand(CLI::App& app, const ConnectionFlags& connection, int& exit_
   command
       ->add_option(
           "--duration", flags->seconds,
-          absl::StrCat("Seconds in which calls are sent (default: ", kDefaultSeconds, ", or no limit with --calls)"))
+          absl::StrCat(
+              "Seconds in which calls are sent; of an open loop, in which they are due, and all of those are sent, "
+              "however late (default: ",
+              kDefaultSeconds, ", or no limit with --calls)"))
       ->check(NumberBetween(0.001, 1e7))
       ->type_name("SECONDS");
   command->add_option("--calls", flags->calls, "Calls to send; with --duration, whichever comes first")

@@ -37,7 +37,7 @@ struct ServeFlags {
   std::string models;
   std::string listen = "127.0.0.1:8500";
   std::string http = "127.0.0.1:8501";
-  int threads = AvailableCpus();
+  int threads = 0;
   int queue = 0;  // 0: 64 for each thread
   int max_in_flight_mib = 1024;
   int max_images = 1024;
@@ -117,8 +117,8 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
     if (!http.ok()) return http.status();
     options.http = *std::move(http);
   }
-  options.threads = flags.threads;
-  options.max_queue = flags.queue > 0 ? flags.queue : 64 * flags.threads;
+  options.threads = flags.threads > 0 ? flags.threads : AvailableCpus();
+  options.max_queue = flags.queue > 0 ? flags.queue : 64 * options.threads;
   options.max_in_flight_bytes = std::int64_t{flags.max_in_flight_mib} << 20;
   options.limits.max_images = flags.max_images;
   options.limits.max_message_bytes = std::int64_t{flags.max_message_mib} << 20;
@@ -163,7 +163,10 @@ int Serve(const ServeFlags& flags) {
     return 1;
   }
 
-  signals.OnHangup([raw = server->get()] { raw->ReloadModels(); });
+  signals.OnHangup([raw = server->get()] {
+    spdlog::info("SIGHUP: looking at the models folder");
+    raw->ReloadModels();
+  });
   const int signal = signals.Wait();
   signals.OnHangup({});
   spdlog::info("{}: stopping; calls in flight have {} to finish, a second signal stops at once",
@@ -174,6 +177,18 @@ int Serve(const ServeFlags& flags) {
   spdlog::shutdown();
   std::fflush(nullptr);
   _exit(0);
+}
+
+// Throws CLI::ValidationError when settings contradict each other.
+void CheckFlags(const ServeFlags& flags) {
+  if (flags.max_message_mib > flags.max_in_flight_mib) {
+    throw CLI::ValidationError("--max-message-mib",
+                               absl::StrCat("got ", flags.max_message_mib, ", expected at most --max-in-flight-mib, ",
+                                            flags.max_in_flight_mib, ", which counts requests and replies"));
+  }
+  if (flags.slow_ms > 0 && flags.access_log == "off") {
+    throw CLI::ValidationError("--slow-ms", "has no effect without --access-log text or json");
+  }
 }
 
 // For CLI11: an empty text when `text` is HOST:PORT.
@@ -213,10 +228,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->check([](const std::string& text) { return text == "off" ? std::string() : CheckHostPort(text); })
       ->capture_default_str();
 
-  serve->add_option("--threads", flags->threads, "Worker threads (default: the CPUs this process may use)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  AddThreadsOption(*serve, flags->threads);
   serve
       ->add_option("--queue", flags->queue,
                    "Calls that may wait for a worker; more are answered with RESOURCE_EXHAUSTED (default: 64 a thread)")
@@ -339,6 +351,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
 
   AllowSettings(*serve, flags->print_config);
   serve->callback([flags, serve, &exit_code] {
+    CheckFlags(*flags);
     if (flags->print_config) {
       std::fputs(PrintSettings(*serve).c_str(), stdout);
     } else {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "server/base/quote.h"
 
 namespace ckn {
@@ -22,7 +23,8 @@ std::string AccessText(const AccessRecord& record) {
   std::string line = absl::StrFormat("time=%s method=%s status=%s", Time(record.end),
                                      std::string(MethodName(record.method)), absl::StatusCodeToString(record.code));
   const auto add = [&line](const char* key, std::string_view value) {
-    if (!value.empty()) absl::StrAppendFormat(&line, " %s=%s", key, Quote(std::string(value)));
+    if (value.empty()) return;
+    absl::StrAppendFormat(&line, " %s=\"%s\"", key, absl::StrReplaceAll(Printable(value), {{"\"", "\\\""}}));
   };
   add("model", record.model);
   add("version", record.version);

@@ -17,7 +17,7 @@ struct AccessRecord {
   Method method = Method::kClassify;
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string_view request_id, traceparent, peer;  // empty: not known
-  std::string_view model, version;                 // that answered; empty when none did
+  std::string_view model, version;                 // that answered, else what was asked for
   int images = 0;
   std::int64_t request_bytes = 0;
   double total = 0, queue = 0, decode = 0, compute = 0;

@@ -11,7 +11,7 @@
 namespace ckn {
 namespace {
 
-constexpr std::size_t kMaxRequestIdBytes = 64;
+constexpr std::size_t kMaxRequestIdBytes = 128;
 // For gRPC to end a cancelled call, if it can.
 constexpr absl::Duration kCancelTime = absl::Seconds(1);
 // Version, trace, parent and flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.

@@ -40,6 +40,9 @@ absl::Duration Estimate(const ServedModel& model, int images, std::int64_t bytes
 // What a client sees and a log line holds of a message; some are made from what the client sent.
 constexpr std::size_t kMaxMessageBytes = 2048;
 
+// Of a name that a client sent and no model has.
+constexpr std::size_t kMaxLoggedName = 256;
+
 absl::Status Shortened(const absl::Status& status) {
   if (status.message().size() <= kMaxMessageBytes) return status;
   const std::string message(status.message());
@@ -78,6 +81,8 @@ struct InferenceCore::Call {
   google::protobuf::Message* const response;
   const Done done;
   const SteadyTime begin = std::chrono::steady_clock::now();
+  ModelKey asked;
+  int images = 0;
   std::shared_ptr<const ServedModel> model;
   ImageWork work;
   // [images]; each is written by the worker that has the image.
@@ -131,7 +136,7 @@ void InferenceCore::LogAccess(const Call& call, absl::StatusCode code, double se
                       .peer = call.context.Peer(),
                       .model = {},
                       .version = {},
-                      .images = static_cast<int>(call.statuses.size()),
+                      .images = call.images,
                       .request_bytes = call.request_bytes,
                       .total = seconds,
                       .queue = call.queue_seconds,
@@ -140,6 +145,9 @@ void InferenceCore::LogAccess(const Call& call, absl::StatusCode code, double se
   if (call.model != nullptr) {
     record.model = call.model->info.name();
     record.version = call.model->info.version();
+  } else {
+    record.model = Utf8Prefix(call.asked.name, kMaxLoggedName);
+    record.version = Utf8Prefix(call.asked.version, kMaxLoggedName);
   }
   access_log_->Record(record);
 }
@@ -148,7 +156,7 @@ absl::Status InferenceCore::Interruption(const CallContext& context) const {
   if (clock_.Now() >= context.Deadline()) {
     return absl::DeadlineExceededError("the deadline passed before the work was done");
   }
-  if (context.Cancelled()) return absl::CancelledError("the client cancelled the call");
+  if (context.Cancelled()) return absl::CancelledError("the call was cancelled");
   return absl::OkStatus();
 }
 
@@ -249,10 +257,12 @@ void InferenceCore::Run(Method method, const CallContext& context, const ModelKe
                         const google::protobuf::Message& request, google::protobuf::Message* response,
                         const Prepare& prepare, Done done) {
   const std::shared_ptr<Call> call = Begin(method, context, response, std::move(done));
+  call->asked = model;
+  call->images = images;
+  call->request_bytes = static_cast<std::int64_t>(request.ByteSizeLong());
   const absl::Status admitted = Guarded([&]() -> absl::Status {
     CKN_ASSIGN_OR_RETURN(call->model, CheckCall(*call, model, images));
     CKN_ASSIGN_OR_RETURN(call->work, prepare(*call->model));
-    call->request_bytes = static_cast<std::int64_t>(request.ByteSizeLong());
     // Lists of short numbers are several times as long in memory as on the wire.
     return Queue(call, images, MemoryOf(request));
   });

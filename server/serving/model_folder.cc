@@ -84,10 +84,11 @@ absl::StatusOr<ModelFolderContents> ScanModelFolder(const std::string& folder) {
     }
     for (const std::string& version_name : versions->folders) {
       const std::optional<std::int64_t> version = ParseVersion(version_name);
-      if (!version) continue;
       const fs::path version_folder = root / name / version_name;
       const absl::StatusOr<Listing> files = List(version_folder);
-      if (!files.ok()) {
+      if (!version) {
+        if (files.ok() && !files->model_files.empty()) contents.ignored.push_back(version_folder.string());
+      } else if (!files.ok()) {
         unusable(version_folder, files.status());
       } else if (files->model_files.size() > 1) {
         unusable(version_folder, absl::InvalidArgumentError(absl::StrCat(
@@ -99,7 +100,9 @@ absl::StatusOr<ModelFolderContents> ScanModelFolder(const std::string& folder) {
     }
   }
   if (contents.files.empty() && contents.unusable.empty()) {
-    return absl::NotFoundError(absl::StrCat("models folder ", Quote(folder), " holds no *.ckn file"));
+    return absl::NotFoundError(absl::StrCat(
+        "models folder ", Quote(folder), " holds no *.ckn file",
+        contents.ignored.empty() ? "" : absl::StrCat(", but for ", contents.ignored.front(), ", which is no version")));
   }
   std::ranges::sort(contents.files, {}, &ModelFileEntry::path);
   return contents;

@@ -58,6 +58,7 @@ struct UnusableFolder {
 struct ModelFolderContents {
   std::vector<ModelFileEntry> files;  // sorted by path
   std::vector<UnusableFolder> unusable;
+  std::vector<std::string> ignored;  // folders with model files whose names are no versions
 };
 
 // NOT_FOUND and the like: the folder itself cannot be read, or there is nothing in it.

@@ -8,6 +8,7 @@
 #include "server/base/guarded.h"
 #include "server/base/quote.h"
 #include "server/base/status.h"
+#include "spdlog/spdlog.h"
 
 namespace ckn {
 namespace {
@@ -94,8 +95,21 @@ ModelLoader::File ModelLoader::Follow(const ModelFileEntry& entry, const File* b
   return file;
 }
 
+absl::StatusOr<ModelFolderContents> ModelLoader::Scan() {
+  absl::StatusOr<ModelFolderContents> contents = ScanModelFolder(folder_);
+  if (!contents.ok()) {
+    metrics_.SetFailedModels(failed_count_ + 1);
+    return contents;
+  }
+  for (const std::string& folder : contents->ignored) {
+    if (!ignored_.insert(folder).second) continue;
+    spdlog::warn("{} is left out: its name is no version, expected a whole number from 1", Printable(folder));
+  }
+  return contents;
+}
+
 absl::Status ModelLoader::LoadAll() {
-  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, ScanModelFolder(folder_));
+  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, Scan());
   for (const UnusableFolder& folder : contents.unusable) return folder.status;
   Files files;
   for (const ModelFileEntry& entry : contents.files) {
@@ -109,7 +123,7 @@ absl::Status ModelLoader::LoadAll() {
 }
 
 absl::StatusOr<ModelLoader::Changes> ModelLoader::Reload() {
-  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, ScanModelFolder(folder_));
+  CKN_ASSIGN_OR_RETURN(const ModelFolderContents contents, Scan());
   Files files;
   for (const ModelFileEntry& entry : contents.files) {
     const auto before = files_.find(entry.path);
@@ -157,7 +171,8 @@ ModelLoader::Changes ModelLoader::Publish(Files files, const std::vector<Unusabl
   std::vector<std::string> names;
   for (const auto& [name, versions] : models) names.insert(names.end(), versions.size(), name);
   metrics_.SetModels(names);
-  metrics_.SetFailedModels(changes.failed.size());
+  failed_count_ = changes.failed.size();
+  metrics_.SetFailedModels(failed_count_);
   registry_.Replace(std::move(models), changes.failed);
   return changes;
 }

@@ -57,6 +57,8 @@ class ModelLoader {
   using Files = std::map<std::string, File>;  // by path
 
   File ReadFile(const ModelFileEntry& entry) const;
+  // A folder that cannot be read counts as one that cannot be used.
+  absl::StatusOr<ModelFolderContents> Scan();
   // What has become of a file; `before` is nullptr for a new one.
   File Follow(const ModelFileEntry& entry, const File* before) const;
   // What the files hold becomes what is served; of two with one name and version, the one that serves already stays.
@@ -69,6 +71,8 @@ class ModelLoader {
   const Precision precision_;
   Files files_;
   std::vector<UnusableFolder> unusable_;
+  std::size_t failed_count_ = 0;
+  std::set<std::string> ignored_;  // that have been logged
   std::set<std::string, std::less<>> unloaded_;
 };
 

@@ -271,22 +271,30 @@ void Server::OnReplyTimeout(std::string_view peer) {
 void Server::ShutDownGrpc() {
   health_.EndWatches();
   absl::Notification done;
+  const absl::Time deadline = absl::Now() + options_.drain_timeout;
   std::thread shutdown([&] {
-    rpc_->Shutdown(absl::Now() + options_.drain_timeout);
+    // A little later, for the log to tell first what is cancelled then.
+    rpc_->Shutdown(deadline + absl::Milliseconds(10));
     done.Notify();
   });
   // A stream that its client leaves open would be waited for until the drain timeout. So once no inference call has
   // been seen for this long, what is left is cancelled. A request that is still being received counts as nothing, and
   // has this time.
   constexpr absl::Duration kQuiet = absl::Seconds(1);
-  const absl::Time overdue = absl::Now() + options_.drain_timeout + kQuiet;
   std::int64_t begun_before = -1;
-  while (!done.WaitForNotificationWithTimeout(kQuiet)) {
+  bool late = false;
+  while (!done.WaitForNotificationWithTimeout(late ? kQuiet : std::min(kQuiet, deadline - absl::Now()))) {
     const std::int64_t begun = core_.calls_begun();
+    if (!late && absl::Now() >= deadline) {
+      late = true;
+      spdlog::warn("{} have passed (--drain-timeout-ms): cancelling {} calls, and {} bytes of replies not taken yet",
+                   absl::FormatDuration(options_.drain_timeout), core_.calls_in_flight(), executor_.held());
+      continue;
+    }
     if (core_.calls_in_flight() == 0 && executor_.held() == 0 && begun == begun_before) rpc_->CancelCalls();
     begun_before = begun;
     // gRPC ends no connection before the socket has taken what is written already.
-    if (absl::Now() < overdue) continue;
+    if (absl::Now() < deadline + kQuiet) continue;
     if (const int ended = Disconnect(grpc_port_); ended > 0) {
       spdlog::warn("{} connections did not take their last bytes in time and were ended", ended);
     }

@@ -30,6 +30,7 @@ REFUSED = [
     ("--set tokens.managerKey=a", "tokens.managerKey: needs tokens.secretName"),
     ("--set tokens.secretName=a,tokens.managerKey=b", "needs settings.model-control: true"),
     ("--set settings.model-control=true,tokens.secretName=a", "every caller with a token"),
+    ("--set settings.max-message-mib=97", "settings.max-message-mib: got 97, expected at most"),
     ("--set models.source=init", "models.init.image: not set"),
     ("--set service.enabled=false,monitoring.serviceMonitor.enabled=true", "needs service.enabled"),
 ]

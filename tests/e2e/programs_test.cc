@@ -123,7 +123,9 @@ TEST_F(ProgramsTest, AccessLogHasALineForEachCall) {
   EXPECT_GT(lines[0]["compute_ms"], 0);
   EXPECT_GE(lines[0]["total_ms"], lines[0]["queue_ms"]);
   EXPECT_EQ(lines[1]["status"], "NOT_FOUND");
-  EXPECT_FALSE(lines[1].contains("model"));
+  EXPECT_EQ(lines[1]["model"], "nobody") << "what was asked for";
+  EXPECT_EQ(lines[1]["images"], 1);
+  EXPECT_GT(lines[1]["bytes"], 64);
 }
 
 TEST_F(ProgramsTest, SighupBringsInNewModelsAndKeepsTheOldOnesOfBadFiles) {
@@ -245,11 +247,13 @@ TEST(ServeFlagsTest, WrongUseIsExitCodeTwoAndSaysWhatWasExpected) {
   for (const auto& [flags, expected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--listen", "8500"}, "expected HOST:PORT"},
            {{"--http", "localhost:x"}, "expected HOST:PORT"},
-           {{"--threads", "0"}, "1 to 1024"},
+           {{"--threads", "-1"}, "0 to 1024"},
            {{"--threads", "many"}, "--threads"},
            {{"--queue", "-1"}, "--queue"},
            {{"--max-message-mib", "4096"}, "1 to 2047"},
            {{"--drain-timeout-ms", "-5"}, "--drain-timeout-ms"},
+           {{"--max-in-flight-mib", "32"}, "--max-message-mib: got 64, expected at most --max-in-flight-mib, 32"},
+           {{"--slow-ms", "5", "--access-log", "off"}, "--slow-ms: has no effect without --access-log"},
            {{"--log-level", "loud"}, "info"},
            {{"--no-such-flag"}, "--no-such-flag"},
        }) {
@@ -292,6 +296,17 @@ TEST_F(ServeSettingsTest, PrecisionIsASettingLikeTheOthersAndOneOfTwo) {
   const Finished unknown = Serve({"--precision", "float16"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("--precision: float16 not in"), HasSubstr("bfloat16")));
+}
+
+TEST(ClientFlagsTest, OptionsOfTlsWantTls) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--tls-cert", "a.pem", "--tls-key", "a.key"}, {"--tls-server-name", "x"}}) {
+    std::vector<std::string> command = {CKN_CLIENT_BINARY, "models"};
+    command.insert(command.begin() + 1, flags.begin(), flags.end());
+    const Finished result = RunProgram(command);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(flags[0] + ": has no effect without --tls or --tls-ca"));
+  }
 }
 
 TEST_F(ServeSettingsTest, WhatIsPrintedCanBeRead) {

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "inference/open_inference.grpc.pb.h"
 #include "tests/e2e/health_client.h"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/http_get.h"
 #include "tests/testing/prometheus_text.h"
 #include "tests/testing/temp_dir.h"
@@ -27,6 +28,7 @@
 namespace ckn {
 namespace {
 
+using ::ckn::testing::CapturedLog;
 using ::ckn::testing::EncodePnm;
 using ::ckn::testing::HealthClient;
 using ::ckn::testing::HttpGet;
@@ -521,9 +523,11 @@ TEST_F(ServerTest, StopCancelsWhatIsLeftAfterTheDrainTimeout) {
   absl::StatusOr<v1::ClassifyResponse> response = absl::UnknownError("no answer");
   std::thread caller([&] { response = client_->Classify(request); });
   while (Sample("ckn_stage_duration_seconds_count{stage=\"compute\"}") == 0) std::this_thread::yield();
+  CapturedLog log;
   server_->Stop();
   caller.join();
   EXPECT_FALSE(response.ok());
+  EXPECT_THAT(log.Take(), HasSubstr("1ms have passed (--drain-timeout-ms): cancelling 1 calls, and 0 bytes"));
 }
 
 TEST_F(ServerTest, HealthWatchersLearnOfTheStopAndDoNotDelayIt) {

@@ -56,6 +56,15 @@ TEST_F(ScanModelFolderTest, WhateverElseLiesThereIsNotLookedAt) {
   std::filesystem::create_directory(folder_.File("folder.ckn"));
   std::filesystem::create_symlink("nowhere", folder_.File("dangling.ckn"));
   EXPECT_EQ(Found().size(), 1U);
+  // But told of, where it looks like a mistake.
+  std::vector<std::string> ignored;
+  for (const char* const name : {"-1", "0", "01", "1x", "99999999999999999999", "latest"}) {
+    ignored.push_back(folder_.File(std::string("digits/") + name));
+  }
+  EXPECT_EQ(ScanModelFolder(folder_.path())->ignored, ignored);
+  std::filesystem::remove(folder_.File("a.ckn"));
+  EXPECT_THAT(ScanModelFolder(folder_.path()).status().message(),
+              HasSubstr("holds no *.ckn file, but for " + ignored.front() + ", which is no version"));
 }
 
 TEST_F(ScanModelFolderTest, AFileWithoutItsVersionsFolderIsToldOf) {

@@ -239,6 +239,19 @@ TEST_F(ModelLoaderTest, WhatLiesInAnUnusableFolderIsAsItWas) {
   EXPECT_EQ(Sample("ckn_models_failed"), 1);
 }
 
+TEST_F(ModelLoaderTest, AFolderThatIsGoneCountsAsFailedUntilItIsBack) {
+  Put("a.ckn", "alpha");
+  ASSERT_TRUE(loader_.LoadAll().ok());
+  const std::string away = folder_.path() + "-away";
+  std::filesystem::rename(folder_.path(), away);
+  EXPECT_FALSE(loader_.Reload().ok());
+  EXPECT_EQ(Sample("ckn_models_failed"), 1);
+  EXPECT_TRUE(registry_.Find("alpha").ok());
+  std::filesystem::rename(away, folder_.path());
+  EXPECT_TRUE(loader_.Reload().ok());
+  EXPECT_EQ(Sample("ckn_models_failed"), 0);
+}
+
 TEST_F(ModelLoaderTest, WhatMayPassIsTriedAgain) {
   Put("a.ckn", "alpha");
   ASSERT_TRUE(loader_.LoadAll().ok());
