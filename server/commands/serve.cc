@@ -1,7 +1,8 @@
 // ckn serve: loads the models of a folder and answers calls until SIGTERM or SIGINT.
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -16,15 +17,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "grpc/support/log.h"
 #include "server/base/cpu_quota.h"
 #include "server/base/host_port.h"
 #include "server/commands/commands.h"
 #include "server/commands/common.h"
 #include "server/commands/settings.h"
+#include "server/serving/grpc_log.h"
 #include "server/serving/server.h"
 #include "server/serving/stop_signals.h"
-#include "spdlog/sinks/dup_filter_sink.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -60,28 +60,19 @@ struct ServeFlags {
   int slow_ms = 0;
 };
 
-constexpr const char* kGrpcLogger = "grpc";
-
-// What gRPC has to say goes where the rest of the log goes.
-void LogFromGrpc(gpr_log_func_args* args) {
-  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR  ? spdlog::level::warn
-                     : args->severity == GPR_LOG_SEVERITY_INFO ? spdlog::level::debug
-                                                               : spdlog::level::trace;
-  if (const auto logger = spdlog::get(kGrpcLogger)) logger->log(level, "grpc: {}", args->message);
-}
+// gRPC has stopped to listen, and the program stops to be started anew.
+std::atomic<bool> listener_lost = false;
 
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("ckn");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ %v");
   logger->set_level(spdlog::level::from_str(level));
-  // Some of it a client can cause with every call, of which gRPC tells us nothing else.
-  const auto once = std::make_shared<spdlog::sinks::dup_filter_sink_mt>(std::chrono::seconds(10));
-  once->add_sink(logger->sinks().front());
-  auto of_grpc = std::make_shared<spdlog::logger>(kGrpcLogger, once);
-  of_grpc->set_level(logger->level());
-  spdlog::register_logger(std::move(of_grpc));
+  LogGrpc(logger, [] {
+    spdlog::error("gRPC has stopped to listen: stopping, to be started anew. Was the limit of open files reached?");
+    listener_lost.store(true);
+    kill(getpid(), SIGTERM);
+  });
   spdlog::set_default_logger(std::move(logger));
-  gpr_set_log_function(&LogFromGrpc);
 }
 
 // The models folder when none is given: the first of these that exists.
@@ -145,10 +136,19 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   return options;
 }
 
+// A connection is an open file. The soft limit is for programs that use select().
+void AllowOpenFiles() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // Exit code of the program.
 int Serve(const ServeFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection or log pipe is an error of that write only
   SetUpLog(flags.log_level);
+  AllowOpenFiles();
   StopSignals signals;
 
   const absl::StatusOr<ServerOptions> options = OptionsFromFlags(flags);
@@ -176,7 +176,7 @@ int Serve(const ServeFlags& flags) {
   // change the exit code: so nothing is destroyed any more.
   spdlog::shutdown();
   std::fflush(nullptr);
-  _exit(0);
+  _exit(listener_lost.load() ? 1 : 0);
 }
 
 // Throws CLI::ValidationError when settings contradict each other.

@@ -249,11 +249,14 @@ void Executor::Share(std::size_t count, absl::FunctionRef<void(std::size_t i)> b
   shared.loop.RethrowError();
 }
 
+void Executor::AdmitOnePatient() {
+  if (patient_.empty()) return;
+  queue_.Push(std::move(patient_.front()));
+  patient_.pop_front();
+}
+
 void Executor::AdmitPatient() {
-  while (!patient_.empty() && queue_.size() < (options_.max_queue + 1) / 2) {
-    queue_.Push(std::move(patient_.front()));
-    patient_.pop_front();
-  }
+  while (!patient_.empty() && queue_.size() < (options_.max_queue + 1) / 2) AdmitOnePatient();
 }
 
 void Executor::Publish() {
@@ -268,6 +271,9 @@ void Executor::Publish() {
 
 void Executor::RunNext() {
   JobQueue::Items items = queue_.Take(static_cast<std::size_t>(options_.threads));
+  // However full the others keep the queue, the patient ones get on.
+  constexpr std::uint64_t kPatientEvery = 4;
+  if (++taken_ % kPatientEvery == 0 && queue_.size() < options_.max_queue) AdmitOnePatient();
   AdmitPatient();
   ++running_;
   Publish();

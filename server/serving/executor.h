@@ -122,6 +122,7 @@ class Executor : public Helpers {
   [[nodiscard]] bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Withdraw(Shared& shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AdmitOnePatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdmitPatient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes items and runs them, without the lock.
@@ -135,6 +136,7 @@ class Executor : public Helpers {
   absl::CondVar changed_;
   std::deque<std::shared_ptr<RunningJob>> patient_ ABSL_GUARDED_BY(mu_);  // not in the queue yet
   JobQueue queue_ ABSL_GUARDED_BY(mu_);
+  std::uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Shared*> shared_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> loops_open_{false};  // changed under mu_
   std::atomic<int> attention_{0};        // how many ask for it

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxRequestIdBytes = 128;
 // For gRPC to end a cancelled call, if it can.
-constexpr absl::Duration kCancelTime = absl::Seconds(1);
+constexpr std::chrono::seconds kCancelTime(1);
 // Version, trace, parent and flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.
 constexpr std::string_view kTraceparentShape = "hh-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
 
@@ -30,6 +30,13 @@ bool IsRequestId(std::string_view text) {
   return !text.empty() && text.size() <= kMaxRequestIdBytes && std::all_of(text.begin(), text.end(), visible);
 }
 
+// The standard library's type ends in the year 2262, before some deadlines.
+absl::Time Time(gpr_timespec time) {
+  if (gpr_time_cmp(time, gpr_inf_future(time.clock_type)) >= 0) return absl::InfiniteFuture();
+  time = gpr_convert_clock_type(time, GPR_CLOCK_REALTIME);
+  return absl::FromUnixSeconds(time.tv_sec) + absl::Nanoseconds(time.tv_nsec);
+}
+
 std::string Header(const grpc::ServerContextBase& context, const char* name) {
   const auto found = context.client_metadata().find(name);
   if (found == context.client_metadata().end()) return {};
@@ -44,7 +51,7 @@ void GrpcCall::Accept(grpc::AsyncGenericService& service, EventQueue& queue, con
   void* const done = EventQueue::Tag([call](bool /*ok*/) {
     call->cancelled_.store(call->context_.IsCancelled(), std::memory_order_relaxed);
     call->done_ = true;
-    if (call->write_due_ == absl::InfiniteFuture()) call->write_alarm_.reset();
+    if (!call->write_due_ && call->write_alarm_ != nullptr) call->write_alarm_->Cancel();
     if (const auto then = std::exchange(call->when_done_, nullptr)) then();
   });
   call->context_.AsyncNotifyWhenDone(done);
@@ -57,7 +64,7 @@ void GrpcCall::Accept(grpc::AsyncGenericService& service, EventQueue& queue, con
 }
 
 void GrpcCall::Begin(const CallerAccess& access) {
-  deadline_ = absl::FromChrono(context_.deadline());
+  deadline_ = Time(context_.raw_deadline());
   peer_ = context_.peer();
   if (access.callers != nullptr || access.managers != nullptr) {
     const std::string authorization = Header(context_, "authorization");
@@ -112,33 +119,36 @@ void GrpcCall::BeginWrite(const grpc::ByteBuffer& message) {
   // Of a slow client, and of one that many replies share.
   constexpr double kBytesPerSecond = 1 << 20;
   constexpr double kSharedBytesPerSecond = 1 << 24;
-  write_due_ = absl::Now() + timeout + absl::Seconds(static_cast<double>(message.Length()) / kBytesPerSecond) +
-               absl::Seconds(static_cast<double>(queue_.held()) / kSharedBytesPerSecond);
+  const absl::Duration time = timeout + absl::Seconds(static_cast<double>(message.Length()) / kBytesPerSecond) +
+                              absl::Seconds(static_cast<double>(queue_.held()) / kSharedBytesPerSecond);
+  write_due_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(time);
   if (write_alarm_ == nullptr) SetWriteAlarm();
 }
 
 void GrpcCall::EndWrite() {
-  write_due_ = absl::InfiniteFuture();
-  if (done_) write_alarm_.reset();  // cancels it
+  write_due_.reset();
+  if (done_ && write_alarm_ != nullptr) write_alarm_->Cancel();
 }
 
 void GrpcCall::SetWriteAlarm() {
+  const auto left = *write_due_ - std::chrono::steady_clock::now();
+  const gpr_timespec due = gpr_time_add(
+      gpr_now(GPR_CLOCK_MONOTONIC),
+      gpr_time_from_nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(left).count(), GPR_TIMESPAN));
   write_alarm_ = std::make_unique<grpc::Alarm>();
-  write_alarm_->Set(&queue_.queue(), absl::ToChronoTime(write_due_),
-                    EventQueue::Tag([call = shared_from_this()](bool due) {
-                      if (!due) return;
-                      GrpcCall& self = *call;
-                      self.write_alarm_ = nullptr;
-                      if (self.write_due_ == absl::InfiniteFuture()) return;
-                      if (absl::Now() >= self.write_due_) {
-                        if (self.gave_up_) return self.queue_.options().disconnect(self.peer_);
-                        self.gave_up_ = true;
-                        self.queue_.options().on_reply_timeout(self.peer_);
-                        self.context_.TryCancel();
-                        self.write_due_ = absl::Now() + kCancelTime;
-                      }
-                      self.SetWriteAlarm();
-                    }));
+  write_alarm_->Set(&queue_.queue(), due, EventQueue::Tag([call = shared_from_this()](bool is_due) {
+    GrpcCall& self = *call;
+    self.write_alarm_ = nullptr;
+    if (!is_due || !self.write_due_) return;
+    if (const auto now = std::chrono::steady_clock::now(); now >= *self.write_due_) {
+      if (self.gave_up_) return self.queue_.options().disconnect(self.peer_);
+      self.gave_up_ = true;
+      self.queue_.options().on_reply_timeout(self.peer_);
+      self.context_.TryCancel();
+      self.write_due_ = now + kCancelTime;
+    }
+    self.SetWriteAlarm();
+  }));
 }
 
 void GrpcCall::AddTrailer(const std::string& key, const std::string& value) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -90,10 +92,12 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
   std::function<void()> when_done_;
-  // Of the queue's thread. One alarm for all writes: it looks again if the one it was set for has ended.
+  // Of the queue's thread. One alarm for all writes: it looks again if the one it was set for has ended. Only its own
+  // event may free it, even once it is cancelled: gRPC frees it with what is about to run when it is due.
   std::unique_ptr<grpc::Alarm> write_alarm_;
-  absl::Time write_due_ = absl::InfiniteFuture();  // of the write under way
-  bool gave_up_ = false;                           // on that write
+  std::optional<std::chrono::steady_clock::time_point>
+      write_due_;         // of the write under way; not the time of day, which may be set
+  bool gave_up_ = false;  // on that write
   bool done_ = false;
   std::atomic<bool> cancelled_{false};
   absl::Time deadline_;

@@ -11,7 +11,8 @@ std::optional<std::string> RepeatLimit::Admit(absl::Time now) {
   std::uint64_t left_out = 0;
   {
     const absl::MutexLock lock(&mu_);
-    if (now - last_ < kInterval) {
+    // The clock may have been set back.
+    if (now >= last_ && now - last_ < kInterval) {
       ++left_out_;
       return std::nullopt;
     }

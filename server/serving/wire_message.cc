@@ -62,7 +62,9 @@ class Scan {
     if (++elements_ > limits_.max_elements) {
       return Bad(absl::StrCat("more than ", limits_.max_elements, " elements"));
     }
-    return Memory(kElementBytes + length);
+    // Protobuf asks for no more than so much at once, and for twice as much whenever that is full.
+    constexpr std::int64_t kAtOnce = 50'000'000;
+    return Memory(kElementBytes + (length > kAtOnce ? 2 * length : length));
   }
 
   // What follows the tag of one field; nullptr: of an unknown one.

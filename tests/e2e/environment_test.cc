@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "server/store/model_file.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/raw_connection.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
@@ -74,6 +75,23 @@ TEST_F(EnvironmentTest, OnlyTheThreadsAskedForCompute) {
     executor += ReadAll(task.path() / "comm") == "ckn-executor\n" ? 1 : 0;
   }
   EXPECT_EQ(executor, 3);
+}
+
+// gRPC does not listen any more once it had no file descriptor for a connection.
+TEST_F(EnvironmentTest, WithoutFileDescriptorsTheServerStopsToBeStartedAnew) {
+  Process server({"/bin/sh", "-c",
+                  absl::StrCat("ulimit -n 64; exec ", CKN_BINARY, " serve --listen 127.0.0.1:0 --http off --models ",
+                               folder_.path())});
+  ASSERT_TRUE(server.WaitForStderr("serving gRPC on ")) << server.Stderr();
+  const std::string log = server.Stderr();
+  int port = 0;
+  std::sscanf(log.substr(log.find("serving gRPC on ")).c_str(), "serving gRPC on 127.0.0.1:%d", &port);
+  {
+    std::vector<std::unique_ptr<testing::RawConnection>> connections;
+    for (int i = 0; i < 100; ++i) connections.push_back(std::make_unique<testing::RawConnection>(port));
+    EXPECT_TRUE(server.WaitForStderr("gRPC has stopped to listen")) << server.Stderr();
+  }
+  EXPECT_EQ(server.Wait(), 1) << server.Stderr();
 }
 
 TEST_F(EnvironmentTest, TheProgramHasOneProtobufLibrary) {

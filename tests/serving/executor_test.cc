@@ -92,6 +92,27 @@ TEST(ExecutorTest, PatientJobsWaitAndLeaveRoomForOthers) {
                                "p3:done", "p4:0", "p4:done", "p5:0", "p5:done", "p6:0", "p6:done"));
 }
 
+// As when many callers ask again as soon as they are answered.
+TEST(ExecutorTest, PatientJobsGetOnHoweverFullTheQueueIsKept) {
+  Executor executor({.threads = 0, .max_queue = 4}, nullptr);
+  int others = 0, patient = 0;
+  const auto submit = [&](int& runs, bool is_patient) {
+    return executor.Submit({.patient = is_patient, .run = [&runs](std::size_t /*item*/) { ++runs; }, .done = [] {}});
+  };
+  const auto fill = [&] {
+    while (submit(others, false).ok()) {
+    }
+  };
+  fill();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit(patient, true).ok());
+  for (int turn = 0; turn < 40; ++turn) {
+    ASSERT_TRUE(executor.RunOne());
+    fill();
+  }
+  EXPECT_EQ(patient, 3);
+  EXPECT_EQ(others, 37);
+}
+
 TEST(ExecutorTest, RefusesWhatWouldBeTooMuchMemory) {
   prometheus::Gauge bytes;
   Executor executor({.threads = 0, .max_queue = 8, .max_bytes = 100}, nullptr, &bytes);

@@ -18,6 +18,7 @@ TEST(RepeatLimitTest, OneInTenSecondsWhichCountsThoseLeftOut) {
   EXPECT_EQ(limit.Admit(start + absl::Seconds(15)), std::nullopt);
   EXPECT_EQ(limit.Admit(start + absl::Seconds(60)), " (and 1 more like it since the last such line)");
   EXPECT_EQ(limit.Admit(start + absl::Seconds(70)), "");
+  EXPECT_EQ(limit.Admit(start), "") << "the clock was set back";
 }
 
 }  // namespace

@@ -255,6 +255,38 @@ TEST_F(RpcServerTest, SmallAnswersOfAStreamThatAreNotTakenInTimeEndIt) {
   EXPECT_THAT(slow, ElementsAre(StartsWith("ipv4:127.0.0.1:")));
 }
 
+// gRPC frees an alarm that is destroyed while what it does when due is about to run.
+TEST_F(RpcServerTest, CallsMayEndWhenTheTimeOfTheirRepliesDoes) {
+  constexpr absl::Duration kTimeout = absl::Milliseconds(20);
+  Start(1, {.reply_timeout = kTimeout});
+  health_.Set("", true);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<HealthCheckResponse>>> watches;
+    const absl::Time begin = absl::Now();
+    for (int i = 0; i < 100; ++i) {
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      watches.push_back(Stub(channel_).Watch(contexts.back().get(), HealthCheckRequest()));
+    }
+    // Among the times at which the replies have to be taken, most of which are a little later.
+    absl::SleepFor(begin + kTimeout + absl::Milliseconds(round) - absl::Now());
+    for (const auto& context : contexts) context->TryCancel();
+    for (const auto& watch : watches) watch->Finish();
+  }
+  EXPECT_EQ(Check(""), HealthCheckResponse::SERVING);
+}
+
+TEST_F(RpcServerTest, ADeadlineMayBeFarAway) {
+  health_.Set("", true);
+  Start();
+  for (const int hours : {1, 2'070'000, 99'999'999}) {
+    grpc::ClientContext context;
+    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_hours(hours, GPR_TIMESPAN)));
+    HealthCheckResponse response;
+    EXPECT_TRUE(Stub(channel_).Check(&context, HealthCheckRequest(), &response).ok()) << hours;
+  }
+}
+
 TEST_F(RpcServerTest, CallsAreAnsweredWhileThereIsABacklog) {
   // Of a second, which nobody works off.
   ASSERT_TRUE(

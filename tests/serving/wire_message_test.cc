@@ -99,6 +99,17 @@ TEST(WireMessageTest, MemoryIsBoundedForEveryKindOfField) {
   ExpectBound<inference::ModelInferRequest>(parameters);
 }
 
+// Beyond 50 MB Protobuf doubles what it has asked for.
+TEST(WireMessageTest, MemoryIsBoundedForALongFile) {
+  const std::string image = Holding(1, std::string(51 << 20, 'x'));
+  grpc::ByteBuffer wire = Wire(Holding(2, image));
+  const auto bound = ParsedBytes(&wire, *v1::ClassifyRequest::descriptor(), kNoLimits);
+  ASSERT_TRUE(bound.ok());
+  v1::ClassifyRequest request;
+  ASSERT_TRUE(ParseMessage(&wire, kNoLimits, &request).ok());
+  EXPECT_GE(*bound, MemoryOf(request));
+}
+
 TEST(WireMessageTest, TheLimitsAreExact) {
   for (const int images : {9, 10, 11}) {
     grpc::ByteBuffer wire = Wire(Repeated(Empty(2), images));
