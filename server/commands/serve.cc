@@ -48,7 +48,7 @@ struct ServeFlags {
   int watch_seconds = 0;
   int max_connection_age_seconds = 0;
   bool model_control = false, reflection = false;
-  int max_calls_per_connection = 1024;
+  int max_calls_per_connection = 1024, max_connections = 10000;
   int poll_us = 100;
   int reply_timeout_ms = 60000;
   std::string precision = PrecisionName(Precision::kFloat32);
@@ -122,6 +122,7 @@ absl::StatusOr<ServerOptions> OptionsFromFlags(const ServeFlags& flags) {
   options.model_control = flags.model_control;
   options.reflection = flags.reflection;
   options.max_calls_per_connection = flags.max_calls_per_connection;
+  options.max_connections = flags.max_connections;
   options.poll = absl::Microseconds(flags.poll_us);
   options.reply_timeout = absl::Milliseconds(flags.reply_timeout_ms);
   if (flags.access_log != "off") {
@@ -289,6 +290,12 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   serve
       ->add_option("--max-calls-per-connection", flags->max_calls_per_connection,
                    "Calls and streams at a time on one connection; more wait at the client")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  serve
+      ->add_option("--max-connections", flags->max_connections,
+                   "Connections to the gRPC port; more are ended within a second, the newest first")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
 
@@ -38,10 +39,9 @@ bool IsInternet(const sockaddr_storage& address) {
   return address.ss_family == AF_INET || address.ss_family == AF_INET6;
 }
 
-}  // namespace
-
-int Disconnect(int local_port, std::string_view peer) {
-  int count = 0;
+// The connections of this process to its port: their file descriptors and other ends.
+std::map<int, sockaddr_storage> ConnectionsTo(int local_port) {
+  std::map<int, sockaddr_storage> connections;
   std::error_code error;
   for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end;
        entry.increment(error)) {
@@ -54,9 +54,28 @@ int Disconnect(int local_port, std::string_view peer) {
         getpeername(fd, reinterpret_cast<sockaddr*>(&remote), &remote_size) != 0) {
       continue;
     }
-    if (!IsInternet(local) || !IsInternet(remote) || Port(local) != local_port) continue;
+    if (IsInternet(local) && IsInternet(remote) && Port(local) == local_port) connections.emplace(fd, remote);
+  }
+  return connections;
+}
+
+}  // namespace
+
+int Disconnect(int local_port, std::string_view peer) {
+  int count = 0;
+  for (const auto& [fd, remote] : ConnectionsTo(local_port)) {
     if (!peer.empty() && Name(remote) != peer) continue;
     if (shutdown(fd, SHUT_RDWR) == 0) ++count;
+  }
+  return count;
+}
+
+ConnectionCount LimitConnections(int local_port, int most) {
+  const std::map<int, sockaddr_storage> connections = ConnectionsTo(local_port);
+  ConnectionCount count{.open = static_cast<int>(connections.size())};
+  for (auto newest = connections.rbegin(); newest != connections.rend() && count.open - count.ended > most; ++newest) {
+    shutdown(newest->first, SHUT_RDWR);
+    ++count.ended;
   }
   return count;
 }

@@ -10,4 +10,12 @@ namespace ckn {
 // as a client likes that takes a little now and then.
 int Disconnect(int local_port, std::string_view peer = {});
 
+struct ConnectionCount {
+  int open = 0;
+  int ended = 0;  // of those
+};
+// Ends what is more than `most` connections to the port, of which those with the highest file descriptors: most of the
+// newest ones.
+ConnectionCount LimitConnections(int local_port, int most);
+
 }  // namespace ckn

@@ -103,6 +103,7 @@ Metrics::Metrics(const std::string& version)
                          .Help("Calls that were cancelled because their client did not take a reply in time.")
                          .Register(registry_)
                          .Add({});
+  connections_ = AddGauge(registry_, "ckn_connections", "Connections to the gRPC port, counted every second.");
   ready_ = AddGauge(registry_, "ckn_ready", "1 when all models are loaded and warm and the server is not stopping.");
   // The names that Prometheus' own client libraries give them.
   AddGauge(registry_, "process_start_time_seconds", "When the server began, in seconds since 1970.")

@@ -70,6 +70,7 @@ class Metrics {
   void SetFailedModels(std::size_t count) { models_failed_->Set(static_cast<double>(count)); }
 
   // A client did not take a reply in time.
+  void SetConnections(int count) { connections_->Set(count); }
   void CountReplyTimeout() { reply_timeouts_->Increment(); }
   void CountRequest(Method method, absl::StatusCode code, double seconds);
   void ObserveStage(Stage stage, double seconds);
@@ -102,6 +103,7 @@ class Metrics {
   prometheus::Gauge* models_failed_ = nullptr;
   prometheus::Counter* loads_ok_ = nullptr;
   prometheus::Counter* reply_timeouts_ = nullptr;
+  prometheus::Gauge* connections_ = nullptr;
   prometheus::Counter* loads_failed_ = nullptr;
   prometheus::Gauge* ready_ = nullptr;
   prometheus::Gauge* resident_memory_ = nullptr;

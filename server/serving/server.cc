@@ -78,6 +78,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   server->background_ =
       std::make_unique<BackgroundThread>(options.watch_interval, [raw = server.get()] { raw->Reload(); });
   CKN_RETURN_IF_ERROR(Annotate(server->StartGrpc(), "gRPC port"));
+  server->connections_ =
+      std::make_unique<BackgroundThread>(absl::Seconds(1), [raw = server.get()] { raw->CountConnections(); });
   server->ShowHealthOfModels();
   server->ready_.store(true);
   server->metrics_.ready().Set(1);
@@ -255,6 +257,7 @@ void Server::Stop() {
     spdlog::info("stopped; calls taken since the start: {}", core_.calls_begun());
   }
   background_.reset();
+  connections_.reset();
   executor_.Drain();
   rpc_.reset();
   http_.reset();
@@ -266,6 +269,16 @@ void Server::OnReplyTimeout(std::string_view peer) {
   if (!repeats) return;
   spdlog::warn("{} did not take a reply in time (--reply-timeout-ms); the call was cancelled{}", Printable(peer),
                *repeats);
+}
+
+void Server::CountConnections() {
+  const ConnectionCount count = LimitConnections(grpc_port_, options_.max_connections);
+  metrics_.SetConnections(count.open);
+  if (count.ended == 0) return;
+  if (const std::optional<std::string> repeats = too_many_connections_.Admit(clock_.Now())) {
+    spdlog::warn("{} connections, {} more than --max-connections allows, which were ended{}", count.open, count.ended,
+                 *repeats);
+  }
 }
 
 void Server::ShutDownGrpc() {

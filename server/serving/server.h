@@ -44,6 +44,7 @@ struct ServerOptions {
   int max_queue = 64;                                        // calls that wait for a worker
   std::int64_t max_in_flight_bytes = std::int64_t{1} << 30;  // of their requests, of those in work, and of replies
   int max_calls_per_connection = 1024;                       // more wait at the client
+  int max_connections = 10000;                               // more are ended within a second
   // While nothing is computed, the thread that serves the connections looks for the next call for so long before it
   // sleeps.
   absl::Duration poll = absl::ZeroDuration();
@@ -100,6 +101,7 @@ class Server {
   void ShowHealthOfModels();
 
   void OnReplyTimeout(std::string_view peer);
+  void CountConnections();
   void ShutDownGrpc();
 
   const ServerOptions options_;
@@ -121,9 +123,9 @@ class Server {
   std::unique_ptr<TokenFile> callers_, managers_;
   std::unique_ptr<TlsCertificates> certificates_;
   Health health_;
-  RepeatLimit reply_timeouts_;
+  RepeatLimit reply_timeouts_, too_many_connections_;
   std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<BackgroundThread> background_;
+  std::unique_ptr<BackgroundThread> background_, connections_;
   int grpc_port_ = 0;
   bool stopped_ = false;
 };

@@ -434,6 +434,17 @@ TEST_F(FaultsTest, ClientsMayPingEveryFewSeconds) {
   }
 }
 
+TEST_F(FaultsTest, ConnectionsBeyondTheLimitAreEnded) {
+  options_.max_connections = 3;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ExpectServes();
+  std::vector<std::unique_ptr<RawConnection>> others;
+  for (int i = 0; i < 10; ++i) others.push_back(std::make_unique<RawConnection>(server_->grpc_port()));
+  while (Sample("ckn_connections") < 10) absl::SleepFor(absl::Milliseconds(5));
+  while (Sample("ckn_connections") > 3) absl::SleepFor(absl::Milliseconds(5));
+  ExpectServes();
+}
+
 TEST_F(FaultsTest, AClientThatDoesNothingButPingIsLetGo) {
   ASSERT_NO_FATAL_FAILURE(Start());
   const RawConnection connection(server_->grpc_port());

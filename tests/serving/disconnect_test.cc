@@ -70,6 +70,20 @@ TEST(DisconnectTest, EndsTheConnectionsOfOnePortOrOfOnePeer) {
   close(other_listener);
 }
 
+TEST(DisconnectTest, EndsTheNewestBeyondALimit) {
+  auto socket = ListeningSocket::Open({.host = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(socket.ok());
+  const int port = socket->port(), listener = socket->Release();
+  const Connection a(listener, port), b(listener, port), c(listener, port), d(listener, port);
+  EXPECT_EQ(LimitConnections(port, 4).ended, 0);
+  const ConnectionCount count = LimitConnections(port, 2);
+  EXPECT_EQ(count.open, 4);
+  EXPECT_EQ(count.ended, 2);
+  EXPECT_TRUE(c.Ended() && d.Ended());
+  EXPECT_FALSE(a.Ended() || b.Ended());
+  close(listener);
+}
+
 TEST(DisconnectTest, KnowsPeersOfIpv6AsGrpcWritesThem) {
   auto socket = ListeningSocket::Open({.host = "::1", .port = 0});
   if (!socket.ok()) GTEST_SKIP() << socket.status();
