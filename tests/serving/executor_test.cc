@@ -367,8 +367,27 @@ Job NotingThread(absl::Duration estimate, std::vector<std::thread::id>& threads,
           .done = [&done] { done.DecrementCount(); }};
 }
 
+// Returns once all workers of an executor sleep. One that only just begins takes what is there without being woken.
+void AwaitSleep(Executor& executor, int workers) {
+  std::atomic<int> missing = workers;
+  absl::BlockingCounter done(1);
+  ASSERT_TRUE(executor
+                  .Submit({.items = static_cast<std::size_t>(workers),
+                           .run =
+                               [&missing](std::size_t /*item*/) {
+                                 --missing;
+                                 while (missing.load() > 0) std::this_thread::yield();
+                               },
+                           .done = [&done] { done.DecrementCount(); }})
+                  .ok());
+  done.Wait();
+  // A worker does not let go of the lock between this and its sleep.
+  while (!executor.idle()) std::this_thread::yield();
+}
+
 TEST(ExecutorTest, AShortJobIsLeftToTheThreadThatBroughtIt) {
   Executor executor({.threads = 2, .max_queue = 8}, nullptr);
+  ASSERT_NO_FATAL_FAILURE(AwaitSleep(executor, 2));
   absl::Mutex mu;
   std::vector<std::thread::id> threads;
   Executor::Lender lender(executor);
