@@ -133,7 +133,8 @@ absl::StatusOr<InferImages> InferImages::ParseFiles(const inference::ModelInferR
                                                     const InferenceLimits& limits) {
   const InputTensor& tensor = request.inputs(0);
   if (tensor.datatype() != "BYTES") {
-    return Bad(absl::StrCat("datatype ", Quote(tensor.datatype()), R"(, expected "BYTES")"));
+    return Bad(absl::StrCat("datatype ", Quote(tensor.datatype()), R"(, expected "BYTES"; pixels are the input )",
+                            Quote(kPixelsName)));
   }
   const bool column = tensor.shape_size() == 2 && tensor.shape(1) == 1;
   if (tensor.shape_size() != 1 && !column) {
