@@ -26,8 +26,8 @@ struct EventQueueOptions {
   absl::Duration reply_timeout = absl::InfiniteDuration();
   // Told of each call that is, with the client as GrpcCall::Peer() names it.
   std::function<void(std::string_view peer)> on_reply_timeout = [](std::string_view /*peer*/) {};
-  // Ends the connection of a client. For calls that gRPC cannot cancel, because it waits
-  // for the socket to take their last bytes.
+  // Ends the connection of a client. For calls that gRPC cannot cancel, because it waits for the socket to take their
+  // last bytes.
   std::function<void(std::string_view peer)> disconnect = [](std::string_view /*peer*/) {};
 };
 

@@ -95,8 +95,8 @@ class GrpcCall final : public CallContext, public std::enable_shared_from_this<G
   // Of the queue's thread. One alarm for all writes: it looks again if the one it was set for has ended. Only its own
   // event may free it, even once it is cancelled: gRPC frees it with what is about to run when it is due.
   std::unique_ptr<grpc::Alarm> write_alarm_;
-  std::optional<std::chrono::steady_clock::time_point>
-      write_due_;         // of the write under way; not the time of day, which may be set
+  // Of the write under way. Not the time of day, which may be set.
+  std::optional<std::chrono::steady_clock::time_point> write_due_;
   bool gave_up_ = false;  // on that write
   bool done_ = false;
   std::atomic<bool> cancelled_{false};

@@ -1,6 +1,5 @@
 #include "server/serving/grpc_log.h"
 
-#include <atomic>
 #include <map>
 #include <string>
 #include <string_view>

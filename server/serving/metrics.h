@@ -69,8 +69,9 @@ class Metrics {
   // Model files that cannot be used now.
   void SetFailedModels(std::size_t count) { models_failed_->Set(static_cast<double>(count)); }
 
-  // A client did not take a reply in time.
+  // To the gRPC port.
   void SetConnections(int count) { connections_->Set(count); }
+  // A client did not take a reply in time.
   void CountReplyTimeout() { reply_timeouts_->Increment(); }
   void CountRequest(Method method, absl::StatusCode code, double seconds);
   void ObserveStage(Stage stage, double seconds);
