@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "grpc/grpc.h"
 #include "server/base/cpu_quota.h"
 #include "server/base/host_port.h"
 #include "server/commands/commands.h"
@@ -158,6 +159,8 @@ int Serve(const ServeFlags& flags) {
     return 1;
   }
   spdlog::info("ckn {}: models from {}", CKN_VERSION, options->models_folder);
+  // For good: where a connection had to be cut, the last one to leave gRPC 1.51 waits up to ten seconds for its threads.
+  grpc_init();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options);
   if (!server.ok()) {
     spdlog::error("cannot start: {}", std::string(server.status().message()));
@@ -173,8 +176,7 @@ int Serve(const ServeFlags& flags) {
   spdlog::info("{}: stopping; calls in flight have {} to finish, a second signal stops at once",
                signal == SIGINT ? "SIGINT" : "SIGTERM", absl::FormatDuration(options->drain_timeout));
   (*server)->Stop();
-  // All calls are answered. gRPC 1.51 may take another ten seconds to end its own threads, and a late signal must not
-  // change the exit code: so nothing is destroyed any more.
+  // All calls are answered, and a late signal must not change the exit code: so nothing is destroyed any more.
   spdlog::shutdown();
   std::fflush(nullptr);
   _exit(listener_lost.load() ? 1 : 0);

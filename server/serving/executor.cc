@@ -36,6 +36,9 @@ constexpr std::size_t kLongQueue = 32;
 
 thread_local Executor::Lender* lender_of_this_thread = nullptr;
 
+// What the job that this thread is done with still counts for; nullptr: it is not in a done().
+thread_local std::int64_t* share_of_this_thread = nullptr;
+
 }  // namespace
 
 Executor::Lender::Lender(Executor& executor) : executor_(executor) { lender_of_this_thread = this; }
@@ -116,13 +119,15 @@ absl::Status Executor::Submit(Job job) {
 }
 
 std::shared_ptr<void> Executor::Hold(std::int64_t bytes) {
-  ChangeHeld(bytes);
+  const std::int64_t share = share_of_this_thread == nullptr ? 0 : std::min(*share_of_this_thread, bytes);
+  ChangeHeld(bytes, share);
+  if (share > 0) *share_of_this_thread -= share;
   return {this, [bytes](Executor* self) { self->ChangeHeld(-bytes); }};
 }
 
-void Executor::ChangeHeld(std::int64_t by) {
+void Executor::ChangeHeld(std::int64_t by, std::int64_t counted) {
   const absl::MutexLock lock(&mu_);
-  bytes_ += by;
+  bytes_ += by - counted;
   held_ += by;
   Publish();
 }
@@ -284,8 +289,10 @@ void Executor::RunNext() {
   // acq_rel: the last one sees what all the others wrote.
   const std::size_t count = items.end - items.begin;
   if (items.running->left.fetch_sub(count, std::memory_order_acq_rel) == count) {
-    job.done();
     freed = job.bytes;
+    share_of_this_thread = &freed;
+    job.done();
+    share_of_this_thread = nullptr;
   }
   items.running.reset();  // which may free the job
   mu_.Lock();

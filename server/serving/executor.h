@@ -77,7 +77,8 @@ class Executor : public Helpers {
   [[nodiscard]] absl::Status CheckRoom() const;
 
   // Memory of jobs that are done counts for `bytes` more until the value is gone, before this executor: replies that
-  // their clients have not taken yet.
+  // their clients have not taken yet. In a job's done() they are taken out of what the job itself counts for, so that
+  // its reply counts once at every moment.
   [[nodiscard]] std::shared_ptr<void> Hold(std::int64_t bytes);
   // What is held at this moment.
   [[nodiscard]] std::int64_t held() const { return held_.load(std::memory_order_relaxed); }
@@ -115,7 +116,8 @@ class Executor : public Helpers {
   void Work();
   // Waits awake for a while, without the lock, if loops are to come.
   bool Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ChangeHeld(std::int64_t by);
+  // `counted`: how much of it is in bytes_ already.
+  void ChangeHeld(std::int64_t by, std::int64_t counted = 0);
   [[nodiscard]] absl::Status Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the next job is one for a lender.
   [[nodiscard]] bool ShortTurn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

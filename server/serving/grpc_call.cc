@@ -102,12 +102,11 @@ void GrpcCall::Write(const grpc::ByteBuffer& message, Then then) {
 }
 
 void GrpcCall::WriteAndFinish(const grpc::ByteBuffer& message) {
-  queue_.Run([call = shared_from_this(), message] {
-    std::shared_ptr<void> held;
-    if (message.Length() > kSmall) {
-      held = call->Hold(message);
-      call->BeginWrite(message);
-    }
+  // Now, not when the events' thread comes to it: until then nothing else counts its memory.
+  const bool large = message.Length() > kSmall;
+  std::shared_ptr<void> held = large ? Hold(message) : nullptr;
+  queue_.Run([call = shared_from_this(), message, large, held = std::move(held)]() mutable {
+    if (large) call->BeginWrite(message);
     call->stream_.WriteAndFinish(message, {}, grpc::Status::OK,
                                  EventQueue::Tag([call, held = std::move(held)](bool /*ok*/) { call->EndWrite(); }));
   });

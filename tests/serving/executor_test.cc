@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,29 @@ TEST(ExecutorTest, WhatIsHeldCountsUntilItIsGone) {
   EXPECT_EQ(bytes.Value(), 1);
   EXPECT_EQ(submit(), absl::StatusCode::kOk);
   executor.Drain();
+}
+
+TEST(ExecutorTest, WhatADoneHoldsIsTakenOutOfItsJob) {
+  prometheus::Gauge bytes;
+  Executor executor({.threads = 0, .max_queue = 8, .max_bytes = 100}, nullptr, &bytes);
+  std::vector<std::shared_ptr<void>> held;
+  for (const auto& [size, in_done, after] : {std::tuple(40, 50, 40), std::tuple(50, 50, 50), std::tuple(70, 70, 70)}) {
+    Job job;
+    job.items = 1;
+    job.bytes = 50;
+    job.run = [](std::size_t) {};
+    job.done = [&, size = size, in_done = in_done] {
+      held.push_back(executor.Hold(size - 10));
+      held.push_back(executor.Hold(10));
+      EXPECT_EQ(bytes.Value(), in_done);
+    };
+    ASSERT_TRUE(executor.Submit(std::move(job)).ok());
+    EXPECT_EQ(bytes.Value(), 50);
+    EXPECT_TRUE(executor.RunOne());
+    EXPECT_EQ(bytes.Value(), after);
+    held.clear();
+    EXPECT_EQ(bytes.Value(), 0);
+  }
 }
 
 TEST(ExecutorTest, RefusesWhileDrainingAndFinishesWhatItAccepted) {
