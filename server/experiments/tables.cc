@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -350,6 +351,7 @@ std::vector<Cell> Table1Cells(int seeds) {
         }
       }
     }
+    cells.push_back({"ckn-co-mnist", kTable1Sizes[std::size(kTable1Sizes) - 1], static_cast<std::uint64_t>(seed)});
   }
   return cells;
 }

@@ -51,6 +51,7 @@ constexpr BuiltIn kBuiltIn[] = {
      "layers { patch_size: 3 filters: 800 output_size: 4 }"},
     {"ckn-pm-stl10",
      "layers { patch_size: 3 filters: 50 subsampling: 2 } layers { patch_size: 3 filters: 800 output_size: 3 }"},
+    {"ckn-co-mnist", "parts { name: 'ckn-gm2' } parts { name: 'ckn-pm1' }"},
     {"ckn-co-cifar10", "parts { name: 'ckn-gm-cifar10' } parts { name: 'ckn-pm-cifar10' }"},
     {"ckn-co-stl10", "parts { name: 'ckn-gm-stl10' } parts { name: 'ckn-pm-stl10' }"},
 };

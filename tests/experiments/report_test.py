@@ -143,6 +143,15 @@ class MnistTest(ReportTest):
         sentence = "32 of 32 cells are no worse than the paper's figure + 0.2 points or + 15 %, whichever is larger."
         self.assertIn(sentence, mnist.markdown(results))
 
+    def test_combination_stands_beside_the_table(self):
+        cells = [cell("ckn-gm1", 60000, 6), cell("ckn-co-mnist", 60000, 4), cell("ckn-co-mnist", 60000, 6, seed=2)]
+        results = self.load(cells)
+        text = " ".join(mnist.summary(results))
+        self.assertIn("CKN-CO, on 60,000 images: 0.50 ± 0.14 (2) %", text)
+        self.assertIn("Best on 60,000 images: 0.40 % (CKN-CO, seed 1;", text)
+        self.assertIn("1 of 1 cells are no worse", text)
+        self.assertIn("CKN-CO, 4 errors", mnist.html(results))
+
     def test_variants_stand_beside_the_papers_method(self):
         results = self.load([cell("ckn-gm1", 300, 50), cell("ckn-gm1", 300, 60, seed=2),
                              cell("ckn-gm1", 300, 70, variant="nystrom"), cell("ckn-gm2", 300, 44, variant="nystrom")])

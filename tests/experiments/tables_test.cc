@@ -237,15 +237,16 @@ TEST(Stl10Test, FoldsOfGeneratedFiles) {
 
 TEST(CellsTest, OneSeedIsTheWholeTable1MoreRepeatWhereSubsetsMatter) {
   const std::vector<Cell> one = Table1Cells(1);
-  EXPECT_EQ(one.size(), 32U);
+  EXPECT_EQ(one.size(), 32U + 1);
   const std::vector<Cell> three = Table1Cells(3);
-  EXPECT_EQ(three.size(), 32U + 2 * (4 * 5 + 2));
+  EXPECT_EQ(three.size(), 32U + 1 + 2 * (4 * 5 + 2 + 1));
   std::set<std::string> names;
   for (const Cell& cell : three) names.insert(cell.Name());
   EXPECT_EQ(names.size(), three.size());
   EXPECT_TRUE(std::equal(one.begin(), one.end(), three.begin()));
   EXPECT_TRUE(names.contains("ckn-pm1-60000-seed3"));
   EXPECT_FALSE(names.contains("ckn-pm2-60000-seed2"));
+  EXPECT_TRUE(names.contains("ckn-co-mnist-60000-seed2"));
 }
 
 }  // namespace

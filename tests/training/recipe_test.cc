@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(BuiltInRecipeTest, AllNamesAreInTable3TestOrCombinations) { EXPECT_EQ(BuiltInRecipeNames().size(), 8 + 2); }
+TEST(BuiltInRecipeTest, AllNamesAreInTable3TestOrCombinations) { EXPECT_EQ(BuiltInRecipeNames().size(), 8 + 3); }
 
 TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
   const absl::StatusOr<std::vector<NetworkPlan>> co = ResolveRecipes(*BuiltInRecipe("ckn-co-cifar10"), 32, 32, 3);
@@ -74,6 +74,11 @@ TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
   const absl::StatusOr<std::vector<NetworkPlan>> stl = ResolveRecipes(*BuiltInRecipe("ckn-co-stl10"), 96, 96, 3);
   ASSERT_TRUE(stl.ok()) << stl.status();
   EXPECT_EQ(stl->size(), 2U);
+  const absl::StatusOr<std::vector<NetworkPlan>> mnist = ResolveRecipes(*BuiltInRecipe("ckn-co-mnist"), 28, 28, 1);
+  ASSERT_TRUE(mnist.ok()) << mnist.status();
+  ASSERT_EQ(mnist->size(), 2U);
+  EXPECT_EQ(mnist->at(0).name, "ckn-gm2");
+  EXPECT_EQ(mnist->at(1).name, "ckn-pm1");
   const absl::StatusOr<std::vector<NetworkPlan>> one = ResolveRecipes(*BuiltInRecipe("ckn-gm1"), 28, 28, 1);
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->size(), 1U);

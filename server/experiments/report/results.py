@@ -66,7 +66,7 @@ def cell_name(cell):
 
 def display_name(architecture):
     """ckn-gm-cifar10 -> CKN-GM"""
-    for suffix in ("-cifar10", "-stl10"):
+    for suffix in ("-mnist", "-cifar10", "-stl10"):
         architecture = architecture.removesuffix(suffix)
     return architecture.upper()
 
