@@ -159,7 +159,8 @@ int Serve(const ServeFlags& flags) {
     return 1;
   }
   spdlog::info("ckn {}: models from {}", CKN_VERSION, options->models_folder);
-  // For good: where a connection had to be cut, the last one to leave gRPC 1.51 waits up to ten seconds for its threads.
+  // For good: where a connection had to be cut, the last one to leave gRPC 1.51 waits up to ten seconds for its
+  // threads.
   grpc_init();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options);
   if (!server.ok()) {
