@@ -291,10 +291,10 @@ void Server::ShutDownGrpc() {
     done.Notify();
   });
   // A stream that its client leaves open would be waited for until the drain timeout. So once no inference call has
-  // been seen for this long, what is left is cancelled. A request that is still being received counts as nothing, and
-  // has this time.
+  // been seen, and no reply waited for its client, for this long, what is left is cancelled. A request that is still
+  // being received counts as nothing, and has this time; so has the end of a call whose reply was taken just now.
   constexpr absl::Duration kQuiet = absl::Seconds(1);
-  std::int64_t begun_before = -1;
+  std::optional<std::int64_t> begun_when_quiet;  // at the last look, if it was quiet then
   bool late = false;
   while (!done.WaitForNotificationWithTimeout(late ? kQuiet : std::min(kQuiet, deadline - absl::Now()))) {
     const std::int64_t begun = core_.calls_begun();
@@ -304,8 +304,9 @@ void Server::ShutDownGrpc() {
                    absl::FormatDuration(options_.drain_timeout), core_.calls_in_flight(), executor_.held());
       continue;
     }
-    if (core_.calls_in_flight() == 0 && executor_.held() == 0 && begun == begun_before) rpc_->CancelCalls();
-    begun_before = begun;
+    const bool quiet = core_.calls_in_flight() == 0 && executor_.held() == 0;
+    if (quiet && begun == begun_when_quiet) rpc_->CancelCalls();
+    begun_when_quiet = quiet ? std::make_optional(begun) : std::nullopt;
     // gRPC ends no connection before the socket has taken what is written already.
     if (absl::Now() < deadline + kQuiet) continue;
     if (const int ended = Disconnect(grpc_port_); ended > 0) {
