@@ -362,6 +362,9 @@ std::vector<Cell> Cifar10Cells(int seeds) {
     for (const char* const architecture : {"ckn-gm-cifar10", "ckn-pm-cifar10", "ckn-co-cifar10"}) {
       cells.push_back({architecture, kCifar10TrainSize, static_cast<std::uint64_t>(seed)});
     }
+    Cell wide{"ckn-wide-cifar10", kCifar10TrainSize, static_cast<std::uint64_t>(seed)};
+    wide.variant = "nystrom";
+    cells.push_back(std::move(wide));
   }
   return cells;
 }

@@ -38,7 +38,7 @@ std::vector<std::string> Variants();
 // 10K, 20K, 40K and 60K images. Seed 1 has all cells; seeds 2 ... `seeds` those of at most 10K images, and the 60K ones
 // of the small architectures GM1 and PM1. Beside the table: CKN-CO (ckn-co-mnist) on 60K images, for each seed.
 std::vector<Cell> Table1Cells(int seeds);
-// Table 2, CIFAR-10: CKN-GM, PM and CO on all 50,000 images.
+// Table 2, CIFAR-10: CKN-GM, PM and CO on all 50,000 images. Beside the table: CKN-WIDE by nystrom.
 std::vector<Cell> Cifar10Cells(int seeds);
 // Table 2, STL-10: CKN-GM, PM and CO on each of the data set's folds.
 std::vector<Cell> Stl10Cells(int seeds, int folds);

@@ -54,6 +54,13 @@ constexpr BuiltIn kBuiltIn[] = {
     {"ckn-co-mnist", "parts { name: 'ckn-gm2' } parts { name: 'ckn-pm1' }"},
     {"ckn-co-cifar10", "parts { name: 'ckn-gm-cifar10' } parts { name: 'ckn-pm-cifar10' }"},
     {"ckn-co-stl10", "parts { name: 'ckn-gm-stl10' } parts { name: 'ckn-pm-stl10' }"},
+    // Not the paper's: more filters, whitened patches, mirror images. To be learned by nystrom.
+    {"ckn-wide-cifar10",
+     "parts { name: 'ckn-wide-gm-cifar10' input { map: INPUT_MAP_GRADIENT mirror: true } "
+     "layers { patch_size: 1 filters: 12 subsampling: 2 } layers { patch_size: 3 filters: 1024 output_size: 4 } } "
+     "parts { name: 'ckn-wide-pm-cifar10' input { mirror: true } "
+     "layers { patch_size: 3 filters: 256 subsampling: 2 whiten: true sigma: 0.6 } "
+     "layers { patch_size: 3 filters: 1024 output_size: 4 sigma: 0.6 } }"},
 };
 
 // Keeps the first error with its place.

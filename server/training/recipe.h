@@ -12,8 +12,8 @@
 namespace ckn {
 
 // The architectures of the paper's table 3: ckn-gm1, ckn-gm2, ckn-pm1, ckn-pm2 (MNIST), ckn-gm-cifar10,
-// ckn-pm-cifar10, ckn-gm-stl10, ckn-pm-stl10; the combinations of table 2: ckn-co-cifar10, ckn-co-stl10; and one of
-// that kind for MNIST, which the paper does not have: ckn-co-mnist, of ckn-gm2 and ckn-pm1.
+// ckn-pm-cifar10, ckn-gm-stl10, ckn-pm-stl10; and the combinations of table 2: ckn-co-cifar10, ckn-co-stl10. Not in the
+// paper: ckn-co-mnist, of ckn-gm2 and ckn-pm1, and ckn-wide-cifar10, a combination of larger networks.
 std::vector<std::string> BuiltInRecipeNames();
 // NOT_FOUND lists the known names.
 absl::StatusOr<v1::Recipe> BuiltInRecipe(const std::string& name);

@@ -259,9 +259,19 @@ class Table2Test(ReportTest):
         self.assertEqual(rows[0], ["CKN-GM", tables.Field("75.00", kind="better"), "74.84", "+0.16"])
         self.assertEqual(rows[1], ["CKN-PM", tables.Field("–"), "78.30", "–"])
         self.assertEqual(rows[2], ["CKN-CO", tables.Field("82.10"), "82.18", "-0.08"])
+        self.assertEqual(cifar10.TABLE.beyond_sentences(results), [])
         text = cifar10.html(results)
         self.assertIn("CKN-GM measured", text)
         self.assertIn("automobile", text)
+
+    def test_larger_network_stands_beside_the_table(self):
+        folder = self.write("cifar10", [cell("ckn-gm-cifar10", 50000, 250),
+                                        cell("ckn-wide-cifar10", 50000, 150, variant="nystrom")])
+        results = cifar10.load(folder)
+        text = " ".join(cifar10.markdown(results))
+        self.assertIn("Not in the paper: CKN-WIDE, a combination", text)
+        self.assertIn(": 85.00 %.", text)
+        self.assertIn("Not in the paper: CKN-WIDE", cifar10.html(results))
 
     def test_stl10_is_the_mean_over_folds(self):
         folds = [cell("ckn-gm-stl10", 1000, errors, fold=fold) for fold, errors in enumerate((390, 400, 410))]

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(BuiltInRecipeTest, AllNamesAreInTable3TestOrCombinations) { EXPECT_EQ(BuiltInRecipeNames().size(), 8 + 3); }
+TEST(BuiltInRecipeTest, AllNamesAreInTable3TestOrCombinations) { EXPECT_EQ(BuiltInRecipeNames().size(), 8 + 4); }
 
 TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
   const absl::StatusOr<std::vector<NetworkPlan>> co = ResolveRecipes(*BuiltInRecipe("ckn-co-cifar10"), 32, 32, 3);
@@ -79,6 +79,13 @@ TEST(BuiltInRecipeTest, CombinationsAreTable2s) {
   ASSERT_EQ(mnist->size(), 2U);
   EXPECT_EQ(mnist->at(0).name, "ckn-gm2");
   EXPECT_EQ(mnist->at(1).name, "ckn-pm1");
+  const absl::StatusOr<std::vector<NetworkPlan>> wide = ResolveRecipes(*BuiltInRecipe("ckn-wide-cifar10"), 32, 32, 3);
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  ASSERT_EQ(wide->size(), 2U);
+  for (const NetworkPlan& plan : *wide) {
+    EXPECT_TRUE(plan.input.mirror);
+    EXPECT_EQ(plan.shapes.back(), (MapShape{4, 4, 1024})) << plan.name;
+  }
   const absl::StatusOr<std::vector<NetworkPlan>> one = ResolveRecipes(*BuiltInRecipe("ckn-gm1"), 28, 28, 1);
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->size(), 1U);

@@ -22,6 +22,7 @@ class Table:
     others: dict  # method -> accuracy in % as printed in the paper's table 2
     classes: list
     read_test_images: Callable  # folder -> images, or None when they are not there
+    beyond: dict = dataclasses.field(default_factory=dict)  # (architecture, variant) not in the paper -> what it is
 
     @property
     def title(self):
@@ -29,7 +30,7 @@ class Table:
 
     def load(self, folder):
         """None when nothing was run."""
-        results = Results(folder, list(self.paper))
+        results = Results(folder, [*self.paper, *(architecture for architecture, _ in self.beyond)])
         return results if results.cells else None
 
     def accuracies(self, results, architecture):
@@ -61,9 +62,17 @@ class Table:
         return ("Other methods, as the paper's table 2 prints them: " +
                 "; ".join(f"{name}: {accuracy}" for name, accuracy in self.others.items()) + ".")
 
+    def beyond_sentences(self, results):
+        sentences = []
+        for (architecture, variant), what in self.beyond.items():
+            values = accuracy_by_fold(results.of(architecture, self.train_size, variant))
+            if values:
+                sentences.append(f"Not in the paper: {display_name(architecture)}, {what}: {spread(values)} %.")
+        return sentences
+
     def markdown(self, results):
         return [self.explanation(results), "", *tables.markdown_table(*self.accuracy_table(results)), "",
-                self.others_sentence()]
+                *self.beyond_sentences(results), self.others_sentence()]
 
     def accuracy_plot(self, results):
         """All methods, the best on top."""
@@ -105,6 +114,7 @@ class Table:
         parts = [
             page.paragraph(self.explanation(results) + " Green: no worse than the paper."),
             tables.html_table(*self.accuracy_table(results)),
+            *map(page.paragraph, self.beyond_sentences(results)),
             page.section("Beside the other methods of the paper's table", self.accuracy_plot(results)),
             page.section("Variants", variants and page.paragraph(tables.variant_note(results)) +
                          tables.html_table(*variants)),
