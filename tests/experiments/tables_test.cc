@@ -252,8 +252,8 @@ TEST(CellsTest, OneSeedIsTheWholeTable1MoreRepeatWhereSubsetsMatter) {
 TEST(CellsTest, Cifar10HasTheTableAndTheLargerNetworkByItsOwnMethod) {
   std::vector<std::string> names;
   for (const Cell& cell : Cifar10Cells(1)) names.push_back(cell.Name());
-  EXPECT_THAT(names, testing::ElementsAre("ckn-gm-cifar10-50000-seed1", "ckn-pm-cifar10-50000-seed1",
-                                          "ckn-co-cifar10-50000-seed1", "ckn-wide-cifar10-nystrom-50000-seed1"));
+  EXPECT_THAT(names, ::testing::ElementsAre("ckn-gm-cifar10-50000-seed1", "ckn-pm-cifar10-50000-seed1",
+                                            "ckn-co-cifar10-50000-seed1", "ckn-wide-cifar10-nystrom-50000-seed1"));
 }
 
 }  // namespace
