@@ -99,7 +99,10 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       "The same data, seed and options give the same model file, byte for byte.");
 
   CLI::Option_group* const network = command->add_option_group("Network");
-  network->add_option("--arch", flags->arch, "Architecture of the paper's table 3, or combination of table 2")
+  network
+      ->add_option(
+          "--arch", flags->arch,
+          "Architecture of the paper's table 3, combination of table 2, or one beyond the paper: see the README")
       ->check(CLI::IsMember(BuiltInRecipeNames()));
   network->add_option("--recipe", flags->recipe, "Any other architecture: a ckn.v1.Recipe in Protobuf text format")
       ->type_name("FILE");
