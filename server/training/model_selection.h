@@ -35,7 +35,8 @@ struct TrainedClassifier {
 // allows. Returns all rows, the ones to fit first, each part in ascending order.
 std::vector<std::size_t> OrderForHoldOut(std::span<const int> labels, int classes, std::size_t count);
 
-// Chooses C (the smallest of those with the least validation error), then trains on all rows at that C.
+// Chooses C (the smallest of those with the least validation error) by machines trained to a relative gap of 1e-3, then
+// trains on all rows at that C to options.relative_gap.
 // x [n][features + 1], raw features and a column of ones; standardised in place (statistics of the rows that are
 // fitted, never of the validation rows), each network's part, `feature_counts` wide, by itself. labels [n].
 absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const int> feature_counts,

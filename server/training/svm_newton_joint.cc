@@ -18,7 +18,8 @@ namespace {
 constexpr Eigen::Index kTaskRows = 2048;
 // Rows of one product: few enough to stay in the cache between the two products that use them.
 constexpr Eigen::Index kBlockFloats = Eigen::Index{1} << 18;
-// The factor is made anew when its shift is off by more than this.
+// The factor is made anew when its shift is off by more than this and the iterations that it has served have taken as
+// many operations as it did: with many features it is worth dozens of them.
 constexpr double kMaxShiftRatio = 2.5;
 constexpr int kMaxCgIterations = 300;
 constexpr double kCgTolerance = 0.05;
@@ -186,13 +187,18 @@ void JointNewton::Factor(const Classes& classes) {
   const double share = static_cast<double>(std::max<std::int64_t>(violators, 1)) /
                        static_cast<double>(n() * static_cast<Eigen::Index>(classes.size()));
   const double shift = 1 / (2 * c_ * share);
-  if (factor_shift_ > 0 && shift < kMaxShiftRatio * factor_shift_ && factor_shift_ < kMaxShiftRatio * shift) return;
+  if (factor_shift_ > 0) {
+    const bool near = shift < kMaxShiftRatio * factor_shift_ && factor_shift_ < kMaxShiftRatio * shift;
+    const double columns = static_cast<double>(d());
+    if (near || work_since_factor_ < columns * columns * columns / 6) return;
+  }
   for (double used = shift;; used *= 4) {
     factor_ = gram_;
     factor_.diagonal().array() += static_cast<float>(used);
     if (CholeskyInPlace(factor_, &pool_)) break;
   }
   factor_shift_ = shift;
+  work_since_factor_ = 0;
 }
 
 int JointNewton::SolveSystems(const Classes& classes, const Progress& progress) {
@@ -230,6 +236,9 @@ int JointNewton::SolveSystems(const Classes& classes, const Progress& progress) 
     for (const int j : open) open_classes.push_back(classes[j]);
     const RowMatrixF directions = Gather(direction, open);
     RowMatrixD sums = RowMatrixD::Zero(static_cast<Eigen::Index>(open.size()), d());
+    // Two products with the rows, two with the factor.
+    work_since_factor_ +=
+        static_cast<double>(open.size()) * static_cast<double>(d()) * static_cast<double>(2 * n() + d());
     AddViolators(
         open_classes, &directions,
         [&](Eigen::Index row, int k, float product) { return margins_(k, row) < 1 ? product : 0; }, sums);

@@ -66,6 +66,7 @@ class JointNewton {
   const RowMatrixF& gram_;            // lower triangle, [d][d]
   RowMatrixF factor_;                 // of the preconditioner
   double factor_shift_ = 0;           // 1 / (2 C a) in factor_; 0: there is none
+  double work_since_factor_ = 0;      // multiplications of conjugate gradients with it
 };
 
 }  // namespace ckn

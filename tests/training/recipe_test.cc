@@ -102,6 +102,14 @@ TEST(BuiltInRecipeTest, MnistArchitecturesHaveTheirOwnSigmaOrSupport) {
   EXPECT_EQ(last("ckn-pm2").sigma_quantile, 0.02);
 }
 
+TEST(BuiltInRecipeTest, Cifar10ArchitecturesHaveTheirOwnSigmaOrSupport) {
+  for (const char* name : {"ckn-gm-cifar10", "ckn-pm-cifar10"}) {
+    const LayerPlan last = ResolveRecipe(*BuiltInRecipe(name), 32, 32, 3)->layers.back();
+    EXPECT_EQ(last.sigma_quantile, 0.01) << name;
+    EXPECT_EQ(last.layer.pooling_radius, 2 * last.layer.subsampling) << name;
+  }
+}
+
 TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(std::string(BuiltInRecipe("ckn-gm3").status().message()),
               AllOf(HasSubstr("ckn-gm3"), HasSubstr("ckn-pm2")));
