@@ -103,11 +103,11 @@ TEST(BuiltInRecipeTest, MnistArchitecturesHaveTheirOwnSigmaOrSupport) {
 }
 
 TEST(BuiltInRecipeTest, Cifar10ArchitecturesHaveTheirOwnSigmaOrSupport) {
-  for (const char* name : {"ckn-gm-cifar10", "ckn-pm-cifar10"}) {
-    const LayerPlan last = ResolveRecipe(*BuiltInRecipe(name), 32, 32, 3)->layers.back();
-    EXPECT_EQ(last.sigma_quantile, 0.01) << name;
-    EXPECT_EQ(last.layer.pooling_radius, 2 * last.layer.subsampling) << name;
-  }
+  const auto last = [](const char* name) { return ResolveRecipe(*BuiltInRecipe(name), 32, 32, 3)->layers.back(); };
+  EXPECT_EQ(last("ckn-gm-cifar10").sigma_quantile, 0.01);
+  EXPECT_EQ(last("ckn-gm-cifar10").layer.pooling_radius, 2 * last("ckn-gm-cifar10").layer.subsampling);
+  EXPECT_EQ(last("ckn-pm-cifar10").sigma_quantile, 0.01);
+  EXPECT_EQ(last("ckn-pm-cifar10").layer.pooling_radius, last("ckn-pm-cifar10").layer.subsampling);
 }
 
 TEST(BuiltInRecipeTest, AnUnknownNameListsTheKnownOnes) {
