@@ -126,7 +126,7 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   const bool calibrate =
       static_cast<double>(n) * classes * static_cast<double>(plan.c_grid.size()) <= kMaxCalibrationScores;
   Eigen::Index validated = 0;
-  std::vector<SvmPathPoint> path;
+  SvmPath path;
   // Trains the path on the first `fit` rows and adds the errors on the others.
   const auto train_path = [&](const Eigen::Ref<const RowMatrixF>& rows, std::span<const int> row_labels,
                               Eigen::Index fit) -> absl::Status {
@@ -135,7 +135,7 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     std::size_t known = 0;
     CKN_ASSIGN_OR_RETURN(
         path, TrainSvmPath(rows.topRows(fit), row_labels.first(static_cast<std::size_t>(fit)), classes, plan.c_grid,
-                           path_options, nullptr, pool, progress, [&](const SvmPathPoint& point) {
+                           path_options, SvmStart{}, pool, progress, [&](const SvmPathPoint& point) {
                              RowMatrixF margins = Scores(point.svm, rows.bottomRows(unseen), pool);
                              errors[known] += CountErrors(margins, row_labels.last(unseen));
                              if (calibrate) scores[known].push_back(std::move(margins));
@@ -146,7 +146,7 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     errors.resize(known);
     validated += rows.rows() - fit;
     scored_labels.insert(scored_labels.end(), row_labels.end() - static_cast<std::ptrdiff_t>(unseen), row_labels.end());
-    ReportPath(path, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
+    ReportPath(path.points, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
     return absl::OkStatus();
   };
 
@@ -192,14 +192,18 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
   result.standardizations = FitStandardizations(x, feature_counts, pool);
   Standardize(result.standardizations, x, pool);
   const double c[] = {result.c};
-  // By the solver that was the better one for this C.
   SvmOptions last_options = options;
-  if (!path.empty() && options.solver == SvmSolver::kAutomatic) last_options.solver = path[best].solver;
-  CKN_ASSIGN_OR_RETURN(
-      std::vector<SvmPathPoint> last,
-      TrainSvmPath(x, labels, classes, c, last_options, path.empty() ? nullptr : &path[best].svm, pool, progress));
-  ReportPath(last, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
-  result.svm = std::move(last.front().svm);
+  SvmStart last_start;
+  if (!path.points.empty()) {
+    const SvmPathPoint& chosen = path.points[best];
+    // By the solver that was the better one for this C.
+    if (options.solver == SvmSolver::kAutomatic) last_options.solver = chosen.solver;
+    last_start = {&chosen.svm, std::move(path.gram), path.rows};
+  }
+  CKN_ASSIGN_OR_RETURN(SvmPath last,
+                       TrainSvmPath(x, labels, classes, c, last_options, std::move(last_start), pool, progress));
+  ReportPath(last.points, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), progress);
+  result.svm = std::move(last.points.front().svm);
   if (validated > 0 && calibrate) {
     RowMatrixF margins(validated, classes);
     Eigen::Index row = 0;

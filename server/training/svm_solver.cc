@@ -71,6 +71,7 @@ class Coordinates {
   explicit Coordinates(const Eigen::Ref<const RowMatrixF>& x) : x_(x) {
     if (10 * x.rows() < 7 * x.cols()) row_space_.emplace(x);
   }
+  [[nodiscard]] bool row_space() const { return row_space_.has_value(); }
   [[nodiscard]] Eigen::Ref<const RowMatrixF> rows() const {
     return row_space_ ? Eigen::Ref<const RowMatrixF>(row_space_->rows()) : x_;
   }
@@ -99,6 +100,16 @@ constexpr int kManyCgIterations = 100;
 // Seconds of work that are worth a line.
 constexpr double kReportFrom = 5;
 
+// Lower triangle of X^T X, or of something near it for the joint solver's preconditioner.
+RowMatrixF GramOrStart(const Coordinates& coordinates, const SvmOptions& options, SvmStart& start, ThreadPool& pool) {
+  const Eigen::Ref<const RowMatrixF> rows = coordinates.rows();
+  const bool serves = options.solver == SvmSolver::kJoint && !coordinates.row_space() && start.rows > 0 &&
+                      start.gram.rows() == rows.cols();
+  if (!serves) return Gram(rows, pool);
+  start.gram *= static_cast<float>(rows.rows()) / static_cast<float>(start.rows);
+  return std::move(start.gram);
+}
+
 // A path in the making.
 struct PathProblem {
   const Coordinates& coordinates;
@@ -108,8 +119,8 @@ struct PathProblem {
   ThreadPool& pool;
   const Progress& progress;
   const OnPathPoint& on_point;
-  const RowMatrixF gram = Gram(coordinates.rows(), pool);  // lower triangle of X^T X
-  RowMatrixD v = {};                                       // [classes][columns], where the next point begins
+  RowMatrixF gram;    // lower triangle of X^T X
+  RowMatrixD v = {};  // [classes][columns], where the next point begins
   std::vector<SvmPathPoint> path = {};
   std::size_t done = 0;  // points of the path
   bool ended = false;    // by on_point
@@ -209,18 +220,17 @@ void TrainClassByClass(const RowMatrixF& kernel, PathProblem& problem) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x,
-                                                       std::span<const int> labels, int classes,
-                                                       std::span<const double> c_path, const SvmOptions& options,
-                                                       const LinearSvm* initial, ThreadPool& pool,
-                                                       const Progress& progress, const OnPathPoint& on_point) {
+absl::StatusOr<SvmPath> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+                                     std::span<const double> c_path, const SvmOptions& options, SvmStart start,
+                                     ThreadPool& pool, const Progress& progress, const OnPathPoint& on_point) {
   assert(static_cast<Eigen::Index>(labels.size()) == x.rows() && !c_path.empty());
   const Coordinates coordinates(x);
-  PathProblem problem{coordinates, labels, classes, options, pool, progress, on_point};
+  PathProblem problem{coordinates, labels,   classes,  options,
+                      pool,        progress, on_point, GramOrStart(coordinates, options, start, pool)};
   const Eigen::Index columns = coordinates.rows().cols();
   problem.v.setZero(classes, columns);
-  if (initial != nullptr) {
-    for (int k = 0; k < classes; ++k) problem.v.row(k) = coordinates.FromModel(*initial, k).transpose();
+  if (start.svm != nullptr) {
+    for (int k = 0; k < classes; ++k) problem.v.row(k) = coordinates.FromModel(*start.svm, k).transpose();
   }
   problem.path.resize(c_path.size());
   for (std::size_t i = 0; i < c_path.size(); ++i) {
@@ -238,7 +248,13 @@ absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const Ro
   }
   if (progress.stopped()) return StoppedError();
   problem.path.resize(problem.done);
-  return std::move(problem.path);
+  SvmPath path;
+  path.points = std::move(problem.path);
+  if (!coordinates.row_space()) {
+    path.gram = std::move(problem.gram);
+    path.rows = x.rows();
+  }
+  return path;
 }
 
 }  // namespace ckn

@@ -40,6 +40,23 @@ struct SvmPathPoint {
   SvmSolver solver = SvmSolver::kJoint;  // the one that made it, kJoint or kBinary
 };
 
+struct SvmPath {
+  std::vector<SvmPathPoint> points;
+  // Lower triangle of X^T X of the rows that were trained on, and their number; empty where they were fewer than the
+  // columns, and only their inner products with each other were needed.
+  RowMatrixF gram;
+  Eigen::Index rows = 0;
+};
+
+// Where training begins.
+struct SvmStart {
+  const LinearSvm* svm = nullptr;  // of the result's shape; without, at zero
+  // Of `rows` other rows that are much alike, or empty. kJoint takes it, for its own number of rows, as preconditioner
+  // in place of its own: with many features that is worth dozens of iterations. The others ignore it.
+  RowMatrixF gram = {};
+  Eigen::Index rows = 0;
+};
+
 // Told each point of a path, in ascending order of C; false ends the path there. (Points that were found together are
 // all told before it ends.)
 using OnPathPoint = std::function<bool(const SvmPathPoint& point)>;
@@ -51,14 +68,11 @@ using OnPathPoint = std::function<bool(const SvmPathPoint& point)>;
 // (L2-regularised, squared hinge, the bias as the weight of a constant feature: LIBLINEAR's "-s 2 -B 1").
 //
 // x: [n][d] standardised features followed by a column of ones, so x.cols() is d + 1. labels[i] in [0, classes).
-// `initial`: where to start, if not nullptr (same shape as the result).
 // Primal active-set Newton method: the generalised Hessian over the margin violators, solved by preconditioned
 // conjugate gradients, and an exact line search. With alpha_i = 2 C xi_i the duality gap is ||grad P||^2 / 2, so it is
 // known at no cost. The result does not depend on the number of threads.
-absl::StatusOr<std::vector<SvmPathPoint>> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x,
-                                                       std::span<const int> labels, int classes,
-                                                       std::span<const double> c_path, const SvmOptions& options,
-                                                       const LinearSvm* initial, ThreadPool& pool,
-                                                       const Progress& progress, const OnPathPoint& on_point = {});
+absl::StatusOr<SvmPath> TrainSvmPath(const Eigen::Ref<const RowMatrixF>& x, std::span<const int> labels, int classes,
+                                     std::span<const double> c_path, const SvmOptions& options, SvmStart start,
+                                     ThreadPool& pool, const Progress& progress, const OnPathPoint& on_point = {});
 
 }  // namespace ckn

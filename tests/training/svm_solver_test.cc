@@ -88,7 +88,7 @@ LinearSvm Liblinear(const Problem& problem, double c) {
 class SvmSolverTest : public ::testing::TestWithParam<SvmSolver> {
  protected:
   static std::vector<SvmPathPoint> Solve(const Problem& problem, const std::vector<double>& c_path, int threads = 2,
-                                         const LinearSvm* initial = nullptr, double gap = 1e-7);
+                                         SvmStart start = {}, double gap = 1e-7);
   static void ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path);
 };
 
@@ -101,15 +101,15 @@ INSTANTIATE_TEST_SUITE_P(Solvers, SvmSolverTest,
                          });
 
 std::vector<SvmPathPoint> SvmSolverTest::Solve(const Problem& problem, const std::vector<double>& c_path, int threads,
-                                               const LinearSvm* initial, double gap) {
+                                               SvmStart start, double gap) {
   ThreadPool pool(threads);
   SvmOptions options;
   options.solver = GetParam();
   options.relative_gap = gap;
-  absl::StatusOr<std::vector<SvmPathPoint>> path =
-      TrainSvmPath(problem.x, problem.labels, problem.classes, c_path, options, initial, pool, Progress{});
+  absl::StatusOr<SvmPath> path =
+      TrainSvmPath(problem.x, problem.labels, problem.classes, c_path, options, std::move(start), pool, Progress{});
   EXPECT_TRUE(path.ok()) << path.status();
-  return *std::move(path);
+  return std::move(path->points);
 }
 
 void SvmSolverTest::ExpectMatchesLiblinear(const Problem& problem, const std::vector<double>& c_path) {
@@ -143,7 +143,7 @@ TEST_P(SvmSolverTest, ReachesTheStatedGapWhenFewRowsViolateTheMargin) {
   // Far beyond any use, only the other solver gets there.
   const int last = GetParam() == SvmSolver::kJoint ? 10 : 18;
   for (int i = -3; i <= last; ++i) c_path.push_back(std::exp2(i));
-  for (const SvmPathPoint& point : Solve(Clouds(500, 300, 3, 1.0F, 11), c_path, 2, nullptr, 1e-5)) {
+  for (const SvmPathPoint& point : Solve(Clouds(500, 300, 3, 1.0F, 11), c_path, 2, {}, 1e-5)) {
     for (const SvmReport& report : point.reports) EXPECT_LE(report.gap, 1.01e-5 * report.objective) << point.c;
   }
 }
@@ -161,7 +161,7 @@ TEST_P(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
   std::vector<double> c_path;
   for (int i = -15; i <= 15; ++i) c_path.push_back(std::exp2(i));
   const Problem problem = Clouds(800, 40, 4, 1.2F, 4);
-  for (const SvmPathPoint& point : Solve(problem, c_path, 2, nullptr, 1e-5)) {
+  for (const SvmPathPoint& point : Solve(problem, c_path, 2, {}, 1e-5)) {
     for (const SvmReport& report : point.reports) EXPECT_LE(report.gap, 1e-4 * report.objective) << point.c;
   }
 }
@@ -169,7 +169,7 @@ TEST_P(SvmSolverTest, ReachesTheStatedGapAlongTheWholePath) {
 TEST_P(SvmSolverTest, ReachesTheStatedGapWhenClassesOverlap) {
   // Far from the minimum the gap rises from step to step while the objective falls.
   const Problem problem = Clouds(3000, 60, 4, 3.0F, 8);
-  for (const SvmPathPoint& point : Solve(problem, {0x1p-10, 1, 0x1p8, 0x1p15}, 2, nullptr, 1e-5)) {
+  for (const SvmPathPoint& point : Solve(problem, {0x1p-10, 1, 0x1p8, 0x1p15}, 2, {}, 1e-5)) {
     for (const SvmReport& report : point.reports) EXPECT_LE(report.gap, 1.01e-5 * report.objective) << point.c;
   }
 }
@@ -178,13 +178,35 @@ TEST_P(SvmSolverTest, TheStartChangesTheWorkNotTheResult) {
   const Problem problem = Clouds(500, 30, 3, 1.0F, 5);
   const std::vector<SvmPathPoint> cold = Solve(problem, {8});
   const std::vector<SvmPathPoint> path = Solve(problem, {0.5, 2, 8});
-  const std::vector<SvmPathPoint> warm = Solve(problem, {8}, 2, &cold[0].svm);
+  const std::vector<SvmPathPoint> warm = Solve(problem, {8}, 2, SvmStart{.svm = &cold[0].svm});
   for (int k = 0; k < problem.classes; ++k) {
     const double expected = Objective(problem, k, 8, cold[0].svm);
     EXPECT_NEAR(Objective(problem, k, 8, path[2].svm), expected, 1e-6 * expected);
     EXPECT_NEAR(Objective(problem, k, 8, warm[0].svm), expected, 1e-6 * expected);
     EXPECT_LE(warm[0].reports[k].newton_iterations, 2);
   }
+}
+
+TEST_P(SvmSolverTest, TheGramOfOtherRowsChangesTheWorkNotTheResult) {
+  const Problem problem = Clouds(900, 40, 3, 1.0F, 12);
+  constexpr Eigen::Index kOthers = 300;
+  Problem others{problem.x.topRows(kOthers), problem.labels, 3};
+  others.labels.resize(kOthers);
+  ThreadPool pool(2);
+  const double c[] = {8};
+  absl::StatusOr<SvmPath> path =
+      TrainSvmPath(others.x, others.labels, 3, c, SvmOptions{}, SvmStart{}, pool, Progress{});
+  ASSERT_TRUE(path.ok()) << path.status();
+  ASSERT_EQ(path->gram.rows(), problem.x.cols());
+  EXPECT_EQ(path->rows, kOthers);
+  const std::vector<SvmPathPoint> own = Solve(problem, {8});
+  const std::vector<SvmPathPoint> given = Solve(problem, {8}, 2, SvmStart{nullptr, std::move(path->gram), path->rows});
+  for (int k = 0; k < problem.classes; ++k) {
+    const double expected = Objective(problem, k, 8, own[0].svm);
+    EXPECT_NEAR(Objective(problem, k, 8, given[0].svm), expected, 1e-6 * expected);
+  }
+  // It was taken, by the one that takes it.
+  EXPECT_EQ(given[0].svm.weights != own[0].svm.weights, GetParam() == SvmSolver::kJoint);
 }
 
 TEST_P(SvmSolverTest, ThreadsDoNotChangeABit) {
@@ -204,7 +226,7 @@ TEST_P(SvmSolverTest, StopsOnRequest) {
   progress.stop = &stop;
   ThreadPool pool(1);
   const double c[] = {1};
-  EXPECT_EQ(TrainSvmPath(problem.x, problem.labels, 2, c, SvmOptions{}, nullptr, pool, progress).status().code(),
+  EXPECT_EQ(TrainSvmPath(problem.x, problem.labels, 2, c, SvmOptions{}, SvmStart{}, pool, progress).status().code(),
             absl::StatusCode::kCancelled);
 }
 
@@ -215,7 +237,7 @@ TEST_P(SvmSolverTest, TellsEachPointInOrder) {
   options.solver = GetParam();
   const double c_path[] = {0.25, 1, 4, 16};
   std::vector<double> told;
-  const auto path = TrainSvmPath(problem.x, problem.labels, 3, c_path, options, nullptr, pool, Progress{},
+  const auto path = TrainSvmPath(problem.x, problem.labels, 3, c_path, options, SvmStart{}, pool, Progress{},
                                  [&told](const SvmPathPoint& point) {
                                    told.push_back(point.c);
                                    return point.c < 4;
@@ -223,11 +245,11 @@ TEST_P(SvmSolverTest, TellsEachPointInOrder) {
   ASSERT_TRUE(path.ok());
   if (GetParam() != SvmSolver::kBinary) {
     EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4));
-    EXPECT_EQ(path->size(), 3U);
+    EXPECT_EQ(path->points.size(), 3U);
   } else {
     EXPECT_THAT(told, ::testing::ElementsAre(0.25, 1, 4, 16));
-    EXPECT_EQ(path->size(), 4U);
-    EXPECT_EQ(path->back().solver, SvmSolver::kBinary);
+    EXPECT_EQ(path->points.size(), 4U);
+    EXPECT_EQ(path->points.back().solver, SvmSolver::kBinary);
   }
 }
 
