@@ -224,7 +224,7 @@ class CostTest(ReportTest):
         folder = self.write("mnist", [cell("ckn-gm1", 1000, 50)], [layers("ckn-gm1")])
         header, rows = tables.cost_table(mnist.load(folder))
         self.assertEqual(header, ["run", "test error", "C", "seconds", "CPU seconds", "peak MiB"])
-        self.assertEqual(rows, [["CKN-GM1, seed 1: filters", "", "", "100", "151", ""],
+        self.assertEqual(rows, [["CKN-GM1, seed 1: filters, 3 iterations on 100 pairs", "", "", "100", "151", ""],
                                 ["CKN-GM1, 1K images, seed 1", "5.00 %", "2²", "12", "23", "346"]])
 
     def test_order_is_the_papers(self):

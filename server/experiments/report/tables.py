@@ -64,12 +64,19 @@ def run_name(entry):
     return ", ".join(part for part in [*parts, f"seed {entry['seed']}"] if part)
 
 
+def learning(entry):
+    """ "filters, 1,000 iterations on 300,000 pairs" of learned layers: what the last of them took."""
+    last = entry["layers"][-1]
+    effort = f"{last['iterations']:,} iterations on" if last["iterations"] else "from"
+    return f"filters, {effort} {last['pairs']:,} pairs"
+
+
 def cost_table(results):
     """Time and memory of everything that was run. On several machines the last column says on which."""
     machines = results.machines()
     rows = []
     for entry in results.layers:
-        rows.append([run_name(entry) + ": filters", "", "",
+        rows.append([f"{run_name(entry)}: {learning(entry)}", "", "",
                      f"{entry['seconds']:.0f}", f"{entry['cpu_seconds']:.0f}", ""])
     for cell in results.cells:
         rows.append([run_name(cell), f"{cell['test_error_percent']:.2f} %", power_of_two(cell["svm_c"]),
