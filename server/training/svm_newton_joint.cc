@@ -189,7 +189,7 @@ void JointNewton::Factor(const Classes& classes) {
   const double shift = 1 / (2 * c_ * share);
   if (factor_shift_ > 0) {
     const bool near = shift < kMaxShiftRatio * factor_shift_ && factor_shift_ < kMaxShiftRatio * shift;
-    const double columns = static_cast<double>(d());
+    const auto columns = static_cast<double>(d());
     if (near || work_since_factor_ < columns * columns * columns / 6) return;
   }
   for (double used = shift;; used *= 4) {
