@@ -143,6 +143,14 @@ class MnistTest(ReportTest):
         sentence = "32 of 32 cells are no worse than the paper's figure + 0.2 points or + 15 %, whichever is larger."
         self.assertIn(sentence, mnist.markdown(results))
 
+    def test_cost_of_the_whole_table(self):
+        cells = [cell(name, size, 1, cpu_seconds=360) for name in mnist.ARCHITECTURES for size in mnist.SIZES]
+        others = [cell("ckn-gm1", 60000, 1, variant="sgd"), cell("ckn-gm1", 60000, 1, seed=2)]
+        learned = [layers(name, cpu_seconds=900) for name in mnist.ARCHITECTURES]
+        sentence = "filters and cells of seed 1: 4.2 hours of processor time"
+        self.assertNotIn(sentence, " ".join(mnist.summary(self.load(cells[1:] + others, learned))))
+        self.assertIn(sentence, " ".join(mnist.summary(self.load(cells + others, learned))))
+
     def test_combination_stands_beside_the_table(self):
         cells = [cell("ckn-gm1", 60000, 6), cell("ckn-co-mnist", 60000, 4), cell("ckn-co-mnist", 60000, 6, seed=2)]
         results = self.load(cells)
@@ -263,6 +271,15 @@ class Table2Test(ReportTest):
         text = cifar10.html(results)
         self.assertIn("CKN-GM measured", text)
         self.assertIn("automobile", text)
+
+    def test_cost_of_the_combination(self):
+        cells = [cell("ckn-gm-cifar10", 50000, 250), cell("ckn-co-cifar10", 50000, 179, cpu_seconds=3600, peak_mib=8192)]
+        one, other = layers("ckn-gm-cifar10", cpu_seconds=1800), layers("ckn-pm-cifar10", cpu_seconds=1800)
+        text = cifar10.markdown(cifar10.load(self.write("cifar10", cells, [one])))
+        self.assertNotIn("hours of processor time", " ".join(text))
+        text = cifar10.markdown(cifar10.load(self.write("cifar10", cells, [one, other])))
+        self.assertIn("CKN-CO of seed 1, with the filters of both networks: 2.0 hours of processor time, at most "
+                      "8.0 GiB.", text)
 
     def test_larger_network_stands_beside_the_table(self):
         folder = self.write("cifar10", [cell("ckn-gm-cifar10", 50000, 250),

@@ -49,6 +49,12 @@ class Results:
         keys = [(c["architecture"], c["train_size"], c["variant"]) for c in self.cells if c.get("variant")]
         return list(dict.fromkeys(keys))
 
+    def cpu_seconds(self, seed, layers_of, cells_of):
+        """Of the filters and the cells of these architectures, learned as the paper does."""
+        entries = [layer for layer in self.layers if layer["architecture"] in layers_of]
+        entries += [cell for cell in self.cells if cell["architecture"] in cells_of]
+        return sum(e["cpu_seconds"] for e in entries if e["seed"] == seed and not e.get("variant"))
+
     def machines(self):
         return list(dict.fromkeys(machine(entry) for entry in self.layers + self.cells))
 

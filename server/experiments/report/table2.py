@@ -70,9 +70,22 @@ class Table:
                 sentences.append(f"Not in the paper: {display_name(architecture)}, {what}: {spread(values)} %.")
         return sentences
 
+    def combination_sentences(self, results):
+        """What the combination takes from the images on."""
+        *networks, combination = self.paper
+        seed = 1
+        learned = {layer["architecture"] for layer in results.layers
+                   if layer["seed"] == seed and not layer.get("variant")}
+        cells = [cell for cell in results.of(combination, self.train_size) if cell["seed"] == seed]
+        if not cells or not learned.issuperset(networks):
+            return []
+        hours = results.cpu_seconds(seed, networks, [combination]) / 3600
+        return [f"{display_name(combination)} of seed {seed}, with the filters of both networks: {hours:.1f} hours of "
+                f"processor time, at most {max(cell['peak_mib'] for cell in cells) / 1024:.1f} GiB."]
+
     def markdown(self, results):
         return [self.explanation(results), "", *tables.markdown_table(*self.accuracy_table(results)), "",
-                *self.beyond_sentences(results), self.others_sentence()]
+                *self.combination_sentences(results), *self.beyond_sentences(results), self.others_sentence()]
 
     def accuracy_plot(self, results):
         """All methods, the best on top."""
@@ -114,7 +127,7 @@ class Table:
         parts = [
             page.paragraph(self.explanation(results) + " Green: no worse than the paper."),
             tables.html_table(*self.accuracy_table(results)),
-            *map(page.paragraph, self.beyond_sentences(results)),
+            *map(page.paragraph, self.combination_sentences(results) + self.beyond_sentences(results)),
             page.section("Beside the other methods of the paper's table", self.accuracy_plot(results)),
             page.section("Variants", variants and page.paragraph(tables.variant_note(results)) +
                          tables.html_table(*variants)),
