@@ -213,16 +213,14 @@ void AddReproduceCommand(CLI::App& app, int& exit_code) {
       ->check(NumberBetween(0.0, 0.2))
       ->capture_default_str()
       ->type_name("X");
-  CLI::Option* const sigma =
-      gabor->add_option("--sigma", gabor_flags->options.sigma, "Sigma of the kernel; 0: the quantile of the distances")
-          ->check(NumberBetween(0.0, 100.0))
-          ->capture_default_str()
-          ->type_name("X");
+  CLI::Option* const sigma = gabor->add_option("--sigma", gabor_flags->options.sigma, "Sigma of the kernel")
+                                 ->check(NumberBetween(1e-3, 100.0))
+                                 ->capture_default_str()
+                                 ->type_name("X");
   gabor
       ->add_option("--sigma-quantile", gabor_flags->options.sigma_quantile,
-                   "Quantile of the distances that sigma is; 0: 0.1, as in the paper")
-      ->check(NumberBetween(0.0, 1.0))
-      ->capture_default_str()
+                   "Sigma is this quantile of the distances instead (the paper's text: 0.1)")
+      ->check(NumberBetween(1e-6, 1.0))
       ->type_name("Q")
       ->excludes(sigma);
   AddLearningOptions(*gabor, gabor_flags->options.learning);

@@ -118,8 +118,11 @@ absl::Status RunFigure3(const Figure3Options& options, const std::string& folder
   plan.layer.patch_size = options.patch_size;
   plan.layer.in_channels = 1;
   plan.layer.subtract_patch_mean = true;
-  plan.sigma = options.sigma;
-  if (options.sigma_quantile > 0) plan.sigma_quantile = options.sigma_quantile;
+  if (options.sigma_quantile > 0) {
+    plan.sigma_quantile = options.sigma_quantile;
+  } else {
+    plan.sigma = options.sigma;
+  }
   LearningOptions learning = options.learning;
   learning.init = FilterInit::kRandom;
   nlohmann::ordered_json curve = nlohmann::ordered_json::array();

@@ -28,7 +28,7 @@ struct LearningOptions {
   std::int64_t kmeans_points = 100'000;  // at most
   double held_out_fraction = 0.1;        // of `pairs`, drawn in addition, to report the objective on
   // Told the objective after each iteration of L-BFGS-B; layers count from 1.
-  std::function<void(int layer, int iteration, double objective)> on_iteration;
+  std::function<void(int layer, int iteration, double objective)> on_iteration = nullptr;
 };
 
 // Where a learner keeps its state between iterations. Called from the learning thread.

@@ -141,7 +141,10 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
                              if (calibrate) scores[known].push_back(std::move(margins));
                              ++known;
                              // Folds add up, so all of them need all of the path.
-                             return plan.held_out == 0 || !BestIsBehind(std::span(errors).first(known));
+                             if (plan.held_out == 0) return true;
+                             progress.report(absl::StrFormat("C = 2^%g: %d of %d held-out images are wrong",
+                                                             std::log2(point.c), errors[known - 1], unseen));
+                             return !BestIsBehind(std::span(errors).first(known));
                            }));
     errors.resize(known);
     validated += rows.rows() - fit;

@@ -92,7 +92,7 @@ class ReportTest(unittest.TestCase):
         folder = os.path.join(self.root, "gabor")
         write_json(os.path.join(folder, "figure3.json"),
                    {"filters": len(filters), "patch_size": 12, "photographs": 10,
-                    "components": 100, "pairs": 300000, "seed": 1, "sigma": 0.9, "iterations": 3, "objective_start": 0.1, "objective": 0.01,
+                    "components": 30, "min_contrast": 0.1, "pairs": 300000, "seed": 1, "sigma": 0.9, "iterations": 3, "objective_start": 0.1, "objective": 0.01,
                     "held_out_objective": 0.02, "seconds": 5.0, "cpu_seconds": 9.0, **MACHINE,
                     "eta": [1.0] * len(filters), "curve": [[1, 0.1], [2, 0.01]]})
         np.save(os.path.join(folder, "filters.npy"), np.array(filters, np.float32))

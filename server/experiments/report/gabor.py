@@ -145,7 +145,9 @@ def draw_filters(filters, explained, path):
 
 def run_table(results):
     run = results.run
-    rows = [["photographs", f"{run['photographs']}"], ["patches", f"{run['patch_size']}x{run['patch_size']}, whitened"],
+    rows = [["photographs", f"{run['photographs']}"],
+            ["patches", f"{run['patch_size']}x{run['patch_size']}, whitened, {run['components']} principal components"],
+            ["least standard deviation of a patch's pixels, in [0, 1]", f"{run['min_contrast']:g}"],
             ["pairs of patches", f"{run['pairs']:,}"], ["sigma", f"{run['sigma']:.4f}"],
             ["iterations of L-BFGS-B", f"{run['iterations']:,}"],
             ["objective, first → last", f"{run['objective_start']:.4e} → {run['objective']:.4e}"],
