@@ -11,6 +11,7 @@
 #include "server/simd/gemm.h"
 #include "server/training/calibration.h"
 #include "server/training/features.h"
+#include "server/training/held_out_curve.h"
 #include "server/training/random.h"
 
 namespace ckn {
@@ -37,24 +38,12 @@ RowMatrixF Scores(const LinearSvm& svm, const Eigen::Ref<const RowMatrixF>& x, T
   return scores;
 }
 
-std::int64_t CountErrors(const RowMatrixF& scores, std::span<const int> labels) {
+// [rows]: whether the largest margin is another class's than the label.
+std::vector<bool> WrongRows(const RowMatrixF& scores, std::span<const int> labels) {
   const std::vector<int> predicted = PredictedClasses(scores);
-  std::int64_t errors = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) errors += predicted[i] != labels[i] ? 1 : 0;
-  return errors;
-}
-
-// Whether the errors so far, C ascending, tell that the best C is behind: the last two are both worse than the least by
-// more than chance makes of it (a standard deviation of that count), or the last six are no better than it. At the very
-// beginning errors may be all alike.
-bool BestIsBehind(std::span<const std::int64_t> errors) {
-  constexpr std::size_t kLast = 2, kPlateau = 6;
-  if (errors.size() <= kLast) return false;
-  const auto best = std::min_element(errors.begin(), errors.end());
-  if (*best < errors.front() && std::cmp_greater(errors.end() - best, kPlateau)) return true;
-  const auto least = static_cast<double>(*best);
-  return std::all_of(errors.end() - kLast, errors.end(),
-                     [least](std::int64_t count) { return static_cast<double>(count) > least + std::sqrt(least); });
+  std::vector<bool> wrong(labels.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) wrong[i] = predicted[i] != labels[i];
+  return wrong;
 }
 
 // fold[i] in [0, folds): a random one, balanced within each class.
@@ -133,18 +122,21 @@ absl::StatusOr<TrainedClassifier> SelectAndTrain(RowMatrixF& x, std::span<const 
     const auto start = std::chrono::steady_clock::now();
     const auto unseen = static_cast<std::size_t>(rows.rows() - fit);
     std::size_t known = 0;
+    HeldOutCurve curve;
     CKN_ASSIGN_OR_RETURN(
         path, TrainSvmPath(rows.topRows(fit), row_labels.first(static_cast<std::size_t>(fit)), classes, plan.c_grid,
                            path_options, SvmStart{}, pool, progress, [&](const SvmPathPoint& point) {
                              RowMatrixF margins = Scores(point.svm, rows.bottomRows(unseen), pool);
-                             errors[known] += CountErrors(margins, row_labels.last(unseen));
+                             std::vector<bool> wrong = WrongRows(margins, row_labels.last(unseen));
+                             errors[known] += std::count(wrong.begin(), wrong.end(), true);
                              if (calibrate) scores[known].push_back(std::move(margins));
                              ++known;
                              // Folds add up, so all of them need all of the path.
                              if (plan.held_out == 0) return true;
                              progress.report(absl::StrFormat("C = 2^%g: %d of %d held-out images are wrong",
                                                              std::log2(point.c), errors[known - 1], unseen));
-                             return !BestIsBehind(std::span(errors).first(known));
+                             curve.Add(std::move(wrong));
+                             return !curve.BestIsBehind();
                            }));
     errors.resize(known);
     validated += rows.rows() - fit;
