@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/cpu_quota.h"
 #include "server/base/number_between.h"
 #include "server/base/status.h"
@@ -15,6 +16,7 @@
 #include "server/commands/progress.h"
 #include "server/experiments/figure3.h"
 #include "server/experiments/tables.h"
+#include "server/experiments/variants.h"
 
 namespace ckn {
 namespace {
@@ -167,12 +169,14 @@ void AddTableCommand(CLI::App& reproduce, const TableCommand& table, int& exit_c
         ->check(CLI::IsMember(table.train_sizes))
         ->type_name("N");
   }
-  std::vector<std::string> variants = Variants();
-  variants.insert(variants.begin(), kPaper);
   command
       ->add_option("--variant", flags->variants,
-                   "How the filters are learned; default: as in the paper, but for what is larger than its networks")
-      ->check(CLI::IsMember(variants))
+                   absl::StrCat("How the network is made: ", kPaper, ", ", absl::StrJoin(VariantNames(), ", "),
+                                ", or several joined by + as in nystrom+whitened; default: as in the paper, but for "
+                                "what is larger than its networks"))
+      ->check([](const std::string& variant) {
+        return variant == kPaper ? std::string() : std::string(CheckVariant(variant).message());
+      })
       ->type_name("NAME");
   AddLearningOptions(*command, flags->learning);
   AddThreadsOption(*command, flags->threads);

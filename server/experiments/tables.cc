@@ -14,6 +14,7 @@
 #include "server/base/resource_usage.h"
 #include "server/base/status.h"
 #include "server/experiments/results_folder.h"
+#include "server/experiments/variants.h"
 #include "server/feature_extractor.h"
 #include "server/pipeline.h"
 #include "server/simd/target.h"
@@ -35,30 +36,6 @@ constexpr std::int64_t kTable1Sizes[] = {300, 1'000, 2'000, 5'000, 10'000, 20'00
 constexpr std::int64_t kManySeedsUpTo = 10'000;
 constexpr std::int64_t kCifar10TrainSize = 50'000;
 constexpr std::int64_t kStl10FoldSize = 1'000;
-
-struct Variant {
-  const char* name;
-  void (*apply)(NetworkPlan& plan, LearningOptions& learning);
-};
-
-constexpr Variant kVariants[] = {
-    // What the algorithm does when the recipe says nothing of sigma and of the pooling filter's support.
-    {"defaults",
-     [](NetworkPlan& plan, LearningOptions&) {
-       for (LayerPlan& layer : plan.layers) {
-         layer.layer.pooling_radius = layer.layer.subsampling;
-         layer.sigma = 0;
-         layer.sigma_quantile = LayerPlan().sigma_quantile;
-       }
-     }},
-    // As much work as 70 iterations of L-BFGS-B on 300,000 pairs.
-    {"sgd",
-     [](NetworkPlan&, LearningOptions& learning) {
-       learning.method = LearningMethod::kStochastic;
-       learning.iterations = 10'000;
-     }},
-    {"nystrom", [](NetworkPlan&, LearningOptions& learning) { learning.method = LearningMethod::kNystrom; }},
-};
 
 // All that decides what a network's layers become, besides data, seed and how they are learned.
 std::string Fingerprint(const NetworkPlan& plan) {
@@ -116,6 +93,11 @@ class Table {
 
   absl::Status Run() {
     CKN_ASSIGN_OR_RETURN(test_classes_, MatchClasses(test_, train_.class_names));
+    // What cannot be done is said before hours of work.
+    for (const Cell& cell : options_.cells) {
+      LearningOptions learning = options_.learning;
+      CKN_RETURN_IF_ERROR(Plans(cell, learning).status());
+    }
     std::size_t done = 0;
     std::optional<Shared> shared;
     std::string shared_name;
@@ -137,12 +119,11 @@ class Table {
  private:
   // Learns the filters, or takes them from an earlier run, and encodes all images if several cells need them.
   absl::StatusOr<Shared> Prepare(const Cell& cell) {
-    CKN_ASSIGN_OR_RETURN(const v1::Recipe recipe, BuiltInRecipe(cell.architecture));
-    CKN_ASSIGN_OR_RETURN(const std::vector<NetworkPlan> plans,
-                         ResolveRecipes(recipe, train_.height, train_.width, train_.channels));
+    LearningOptions learning = options_.learning;
+    CKN_ASSIGN_OR_RETURN(const std::vector<NetworkPlan> plans, Plans(cell, learning));
     Shared shared;
     for (const NetworkPlan& plan : plans) {
-      CKN_ASSIGN_OR_RETURN(Network network, Learn(plan, cell));
+      CKN_ASSIGN_OR_RETURN(Network network, Learn(plan, learning, cell));
       CKN_RETURN_IF_ERROR(shared.extractor.Add(network.input, network.layers));
       shared.networks.push_back(std::move(network));
     }
@@ -157,11 +138,16 @@ class Table {
     return shared;
   }
 
-  absl::StatusOr<Network> Learn(NetworkPlan plan, const Cell& cell) {
-    LearningOptions learning = options_.learning;
-    for (const Variant& variant : kVariants) {
-      if (cell.variant == variant.name) variant.apply(plan, learning);
-    }
+  // The networks of a cell; its variant's changes are made to `learning`, too.
+  absl::StatusOr<std::vector<NetworkPlan>> Plans(const Cell& cell, LearningOptions& learning) const {
+    CKN_ASSIGN_OR_RETURN(const v1::Recipe recipe, BuiltInRecipe(cell.architecture));
+    CKN_ASSIGN_OR_RETURN(std::vector<NetworkPlan> plans,
+                         ResolveRecipes(recipe, train_.height, train_.width, train_.channels));
+    CKN_RETURN_IF_ERROR(Annotate(ApplyVariant(cell.variant, plans, learning), cell.Name()));
+    return plans;
+  }
+
+  absl::StatusOr<Network> Learn(const NetworkPlan& plan, LearningOptions learning, const Cell& cell) {
     std::vector<Json> curves(plan.layers.size(), Json::array());
     learning.on_iteration = [&curves](int layer, int iteration, double objective) {
       curves[static_cast<std::size_t>(layer - 1)].push_back({iteration, objective});
@@ -332,12 +318,6 @@ class Table {
 std::string Cell::Name() const {
   return absl::StrCat(architecture, variant.empty() ? "" : "-", variant, "-",
                       fold < 0 ? absl::StrCat(train_size) : absl::StrCat("fold", fold), "-seed", seed);
-}
-
-std::vector<std::string> Variants() {
-  std::vector<std::string> names;
-  for (const Variant& variant : kVariants) names.emplace_back(variant.name);
-  return names;
 }
 
 std::vector<Cell> Table1Cells(int seeds) {

@@ -22,17 +22,13 @@ struct Cell {
   std::int64_t train_size = 0;
   std::uint64_t seed = 1;
   int fold = -1;
-  // How the filters are learned; empty: as the paper does. See Variants().
+  // How the network is made; empty: as the paper does. See variants.h.
   std::string variant = {};
 
   // "ckn-gm1-300-seed1", "ckn-pm-stl10-fold3-seed1", "ckn-gm1-nystrom-300-seed1"
   [[nodiscard]] std::string Name() const;
   friend bool operator==(const Cell&, const Cell&) = default;
 };
-
-// Other ways to learn the filters than the tables', by name: "defaults" leaves sigma and the support of the pooling
-// filter to the algorithm, "nystrom" and "sgd" are the methods of these names.
-std::vector<std::string> Variants();
 
 // Table 1 in the order of work, one architecture and seed after another: CKN-GM1, GM2, PM1, PM2 on 300, 1K, 2K, 5K,
 // 10K, 20K, 40K and 60K images. Seed 1 has all cells; seeds 2 ... `seeds` those of at most 10K images, and the 60K ones

@@ -170,6 +170,11 @@ class MnistTest(ReportTest):
         self.assertEqual(len(header), len(rows[0]))
         self.assertIn("Variants", mnist.html(results))
 
+    def test_joined_variants_are_explained_part_by_part(self):
+        results = self.load([cell("ckn-pm1", 300, 50, variant="nystrom+whitened"), cell("ckn-pm1", 300, 50, variant="sgd")])
+        note = tables.variant_note(results)
+        self.assertEqual([part.split(":")[0] for part in note.split("; ")], ["sgd", "nystrom", "whitened"])
+
     def test_no_variants_no_section(self):
         results = self.load([cell("ckn-gm1", 300, 50)])
         self.assertIsNone(tables.variant_table(results, accuracy=False))

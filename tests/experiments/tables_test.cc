@@ -155,6 +155,13 @@ TEST_F(TablesTest, AVariantIsACellOfItsOwn) {
   EXPECT_EQ(ReadJson(dir_.File("layers/ckn-gm1-nystrom-seed1.json"))["variant"], "nystrom");
 }
 
+TEST_F(TablesTest, AVariantThatMeansNothingToACellIsRefusedBeforeAnyWork) {
+  options_.cells.push_back({"ckn-gm1", 300, 1, -1, "whitened"});
+  EXPECT_EQ(Run().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(Run().message()), ::testing::HasSubstr("ckn-gm1-whitened-300-seed1: variant whitened"));
+  EXPECT_FALSE(std::filesystem::exists(CellFile("ckn-gm1-300-seed1")));
+}
+
 TEST_F(TablesTest, DefaultsLeaveSigmaAndSupportToTheAlgorithm) {
   options_.cells = {{"ckn-gm1", 300, 1}, {"ckn-gm1", 300, 1, -1, "defaults"}};
   ASSERT_TRUE(Run().ok());

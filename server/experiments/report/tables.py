@@ -103,12 +103,16 @@ VARIANTS = {
                 "table's networks have values chosen by validation error",
     "sgd": "filters by stochastic gradients on pairs drawn as it goes, instead of L-BFGS-B on a fixed set",
     "nystrom": "filters by spherical k-means, and the Nystrom projection",
+    "centred": "each channel's mean over a patch is subtracted in the first layer",
+    "uncentred": "no mean is subtracted in the first layer",
+    "whitened": "patches of the first layer are whitened",
 }
 
 
 def variant_note(results):
     """The sentence that goes with the table of variants."""
-    names = sorted({variant for _, _, variant in results.variants()})
+    measured = {part for _, _, variant in results.variants() for part in variant.split("+")}
+    names = [name for name in VARIANTS if name in measured]
     return "; ".join(f"{name}: {VARIANTS[name]}" for name in names) + "."
 
 
