@@ -29,7 +29,7 @@ struct BuiltIn {
 // the table's gamma_1 = 2 contradicts S = 4: gamma follows from S.
 // Algorithm 1 takes the 0.1 quantile for sigma "if not provided by the user". For MNIST's last layers the quantile, and
 // the support of the pooling filter, are those with the least validation error on 300 and 2,000 images, for CIFAR-10's
-// on 4,000; models/RESULTS.md has the networks without ("defaults") beside them.
+// on 4,000 and 10,000; models/RESULTS.md has the networks without ("defaults") beside them.
 constexpr BuiltIn kBuiltIn[] = {
     {"ckn-gm1",
      "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 pooling_support: 2 } "
@@ -42,11 +42,11 @@ constexpr BuiltIn kBuiltIn[] = {
      "layers { patch_size: 5 filters: 50 subsampling: 2 } "
      "layers { patch_size: 2 filters: 200 output_size: 6 pooling_support: 2 sigma_quantile: 0.02 }"},
     {"ckn-gm-cifar10",
-     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
+     "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 pooling_support: 2 } "
      "layers { patch_size: 2 filters: 800 output_size: 4 pooling_support: 2 sigma_quantile: 0.01 }"},
     {"ckn-pm-cifar10",
      "layers { patch_size: 2 filters: 100 subsampling: 2 } "
-     "layers { patch_size: 2 filters: 800 output_size: 4 sigma_quantile: 0.01 }"},
+     "layers { patch_size: 2 filters: 800 output_size: 4 sigma_quantile: 0.003 }"},
     {"ckn-gm-stl10",
      "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
      "layers { patch_size: 3 filters: 800 output_size: 4 }"},

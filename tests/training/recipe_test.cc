@@ -106,7 +106,7 @@ TEST(BuiltInRecipeTest, Cifar10ArchitecturesHaveTheirOwnSigmaOrSupport) {
   const auto last = [](const char* name) { return ResolveRecipe(*BuiltInRecipe(name), 32, 32, 3)->layers.back(); };
   EXPECT_EQ(last("ckn-gm-cifar10").sigma_quantile, 0.01);
   EXPECT_EQ(last("ckn-gm-cifar10").layer.pooling_radius, 2 * last("ckn-gm-cifar10").layer.subsampling);
-  EXPECT_EQ(last("ckn-pm-cifar10").sigma_quantile, 0.01);
+  EXPECT_EQ(last("ckn-pm-cifar10").sigma_quantile, 0.003);
   EXPECT_EQ(last("ckn-pm-cifar10").layer.pooling_radius, last("ckn-pm-cifar10").layer.subsampling);
 }
 
