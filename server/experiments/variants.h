@@ -21,8 +21,8 @@ std::vector<std::string> VariantNames();
 // INVALID_ARGUMENT for unknown names, another order than VariantNames', or two that exclude each other.
 absl::Status CheckVariant(std::string_view variant);
 
-// Changes the networks of a cell, and how they are learned. An empty variant changes nothing. INVALID_ARGUMENT as above,
-// and where a part of the variant means nothing to any of the networks.
+// Changes the networks of a cell, and how they are learned. An empty variant changes nothing. INVALID_ARGUMENT as
+// above, and where a part of the variant means nothing to any of the networks.
 absl::Status ApplyVariant(std::string_view variant, std::vector<NetworkPlan>& plans, LearningOptions& learning);
 
 }  // namespace ckn
