@@ -148,15 +148,17 @@ void PrintLayers(const NetworkFacts& facts) {
 
 void PrintLearning(const Network& network) {
   Table table;
-  table.Row({"layer", "pairs", "initialisation", "iterations", "objective", "start", "held out", "stopped because"});
+  table.Row({"layer", "pairs", "components", "initialisation", "iterations", "objective", "start", "held out",
+             "stopped because"});
   bool any = false;
   for (std::size_t k = 0; k < network.layers.size(); ++k) {
     const v1::LayerLearning& learning = network.learning[k];
     if (!network.layers[k].learned || learning.pairs() == 0) continue;
     any = true;
-    table.Row({absl::StrCat(k + 1), Thousands(learning.pairs()), learning.initialisation(),
-               absl::StrCat(learning.iterations()), absl::StrFormat("%.4g", learning.objective()),
-               absl::StrFormat("%.4g", learning.objective_start()),
+    table.Row({absl::StrCat(k + 1), Thousands(learning.pairs()),
+               learning.principal_components() > 0 ? absl::StrCat(learning.principal_components()) : "all",
+               learning.initialisation(), absl::StrCat(learning.iterations()),
+               absl::StrFormat("%.4g", learning.objective()), absl::StrFormat("%.4g", learning.objective_start()),
                absl::StrFormat("%.4g", learning.held_out_objective()), learning.stop_reason()});
   }
   if (!any) return;
@@ -284,6 +286,7 @@ Json LayerJson(const NetworkFacts& facts, std::size_t k) {
   const v1::LayerLearning& learning = facts.network.learning[k];
   if (layer.learned && learning.pairs() > 0) {
     json["learning"] = {{"pairs", learning.pairs()},
+                        {"principal_components", learning.principal_components()},
                         {"initialisation", learning.initialisation()},
                         {"iterations", learning.iterations()},
                         {"objective_start", learning.objective_start()},

@@ -41,10 +41,12 @@ constexpr std::int64_t kStl10FoldSize = 1'000;
 std::string Fingerprint(const NetworkPlan& plan) {
   std::string text = absl::StrCat("map ", static_cast<int>(plan.input.map));
   for (const LayerPlan& layer : plan.layers) {
-    absl::StrAppendFormat(
-        &text, "; %d filters of %d, gamma %d, radius %d, mean %d, sigma %g or quantile %g, whiten %d %g", layer.filters,
-        layer.layer.patch_size, layer.layer.subsampling, layer.layer.pooling_radius, layer.layer.subtract_patch_mean,
-        layer.sigma, layer.sigma_quantile, layer.whiten, layer.whitening_floor);
+    absl::StrAppendFormat(&text,
+                          "; %d filters of %d, gamma %d, radius %d, mean %d, sigma %g or quantile %g, whiten %d %g, "
+                          "components %d, pairs %d times",
+                          layer.filters, layer.layer.patch_size, layer.layer.subsampling, layer.layer.pooling_radius,
+                          layer.layer.subtract_patch_mean, layer.sigma, layer.sigma_quantile, layer.whiten,
+                          layer.whitening_floor, layer.principal_components, layer.pairs_factor);
   }
   return text;
 }
@@ -194,6 +196,7 @@ class Table {
                                 {"sigma", layer.sigma},
                                 {"dead", (layer.eta.array() == 0).count()},
                                 {"pairs", learning.pairs()},
+                                {"principal_components", learning.principal_components()},
                                 {"iterations", learning.iterations()},
                                 {"objective_start", learning.objective_start()},
                                 {"objective", learning.objective()},

@@ -50,6 +50,8 @@ constexpr Variant kVariants[] = {
            layer.layer.pooling_radius = layer.layer.subsampling;
            layer.sigma = 0;
            layer.sigma_quantile = LayerPlan().sigma_quantile;
+           layer.principal_components = 0;
+           layer.pairs_factor = 1;
          }
        }
        return true;

@@ -139,6 +139,8 @@ absl::Status CheckLearning(const v1::LayerLearning& learning, const ModelLimits&
   CKN_RETURN_IF_ERROR(CheckRange("learning.pairs", learning.pairs(), 0, std::numeric_limits<std::int64_t>::max()));
   CKN_RETURN_IF_ERROR(
       CheckRange("learning.iterations", learning.iterations(), 0, std::numeric_limits<std::int32_t>::max()));
+  CKN_RETURN_IF_ERROR(CheckRange("learning.principal_components", learning.principal_components(), 0,
+                                 std::numeric_limits<std::int32_t>::max()));
   CKN_RETURN_IF_ERROR(CheckFinite("learning.objective_start", learning.objective_start()));
   CKN_RETURN_IF_ERROR(CheckFinite("learning.objective", learning.objective()));
   CKN_RETURN_IF_ERROR(CheckFinite("learning.held_out_objective", learning.held_out_objective()));

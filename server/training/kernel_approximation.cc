@@ -15,6 +15,8 @@ namespace {
 constexpr Eigen::Index kTileRows = 512;
 // Partial sums are formed over a fixed number of chunks and added in order, whatever the number of threads.
 constexpr std::size_t kMaxChunks = 16;
+// A filter at the origin has no direction.
+constexpr double kLeastNorm = 1e-12;
 
 }  // namespace
 
@@ -24,8 +26,9 @@ struct KernelApproximation::Partial {
   Eigen::VectorXd weighted_residuals;  // sum_i r_i q_il, [filters]
 };
 
-KernelApproximation::KernelApproximation(PatchPairs pairs, double sigma, int filters, ThreadPool& pool)
-    : sigma_(sigma), filters_(filters), pool_(pool) {
+KernelApproximation::KernelApproximation(PatchPairs pairs, double sigma, int filters, ThreadPool& pool,
+                                         const RowMatrixF& basis)
+    : sigma_(sigma), subspace_(basis.size() > 0), filters_(filters), pool_(pool) {
   targets_.resize(pairs.size());
   sums_ = std::move(pairs.x);
   for (Eigen::Index i = 0; i < sums_.rows(); ++i) {
@@ -33,6 +36,16 @@ KernelApproximation::KernelApproximation(PatchPairs pairs, double sigma, int fil
     targets_[i] = static_cast<float>(std::exp(-distance_squared / (2 * sigma * sigma)));
     sums_.row(i) += pairs.y.row(i);
   }
+  if (!subspace_) return;
+  pairs.y.resize(0, 0);
+  RowMatrixF coordinates(sums_.rows(), basis.rows());
+  pool_.ParallelFor(static_cast<std::size_t>((sums_.rows() + kTileRows - 1) / kTileRows), [&](std::size_t tile, int) {
+    const Eigen::Index first = static_cast<Eigen::Index>(tile) * kTileRows;
+    Gemm(Op::kNone, Op::kTranspose, std::min<Eigen::Index>(kTileRows, sums_.rows() - first), basis.rows(), basis.cols(),
+         1, sums_.row(first).data(), sums_.cols(), basis.data(), basis.cols(), 0, coordinates.row(first).data(),
+         basis.rows());
+  });
+  sums_ = std::move(coordinates);
 }
 
 std::size_t KernelApproximation::chunks() const {
@@ -42,8 +55,9 @@ std::size_t KernelApproximation::chunks() const {
 template <typename Visit>
 void KernelApproximation::ForEachTile(const RowMatrixF& w, Visit visit) const {
   const double inverse = 1 / (sigma_ * sigma_);
-  const Eigen::VectorXf bias =
-      (-2 * inverse * (1 + w.cast<double>().rowwise().squaredNorm().array())).cast<float>().matrix();
+  const Eigen::ArrayXd norms = w.cast<double>().rowwise().norm();
+  const Eigen::ArrayXd least = subspace_ ? Eigen::ArrayXd(2 * norms) : Eigen::ArrayXd(1 + norms.square());
+  const Eigen::VectorXf bias = (-2 * inverse * least).matrix().cast<float>();
   const auto slope = static_cast<float>(2 * inverse);
   const Eigen::Index n = pair_count();
   const auto count = static_cast<Eigen::Index>(chunks());
@@ -99,12 +113,13 @@ double KernelApproximation::Evaluate(std::span<const double> variables, std::spa
       weighted_residuals += partial.weighted_residuals;
     }
     // df/dw_l = (4 eta_l / (n sigma^2)) (sum_i r_i q_il s_i - 2 (sum_i r_i q_il) w_l); df/deta_l = (2/n) sum_i r_i
-    // q_il.
+    // q_il. In subspace coordinates w_l / ||w_l|| takes the place of the last w_l.
     Eigen::Map<RowMatrixD> w_gradient(gradient.data(), filters_, dim());
     Eigen::Map<Eigen::VectorXd> eta_gradient(gradient.data() + w_gradient.size(), filters_);
     for (int l = 0; l < filters_; ++l) {
+      const double norm = subspace_ ? std::max(w_double.row(l).norm(), kLeastNorm) : 1;
       w_gradient.row(l) = (4 * eta_double[l] / (n * sigma_ * sigma_)) *
-                          (weighted_sums.row(l) - 2 * weighted_residuals[l] * w_double.row(l));
+                          (weighted_sums.row(l) - 2 * weighted_residuals[l] / norm * w_double.row(l));
     }
     eta_gradient = (2 / n) * weighted_residuals;
   }

@@ -17,10 +17,18 @@ namespace ckn {
 // so one evaluation costs one matrix product for the q and one for the gradient.
 //
 // Variables are laid out as [w_1 ... w_p, eta_1 ... eta_p], w row after row.
+//
+// Subspace coordinates are other variables for the same objective, [v_1 ... v_p, a_1 ... a_p]:
+// - w_l = v_l B for a basis B of few orthonormal rows. Since w_l.s_i = v_l.(B s_i) and ||w_l|| = ||v_l||, an evaluation
+//   costs so much less.
+// - a_l = eta_l exp(-2 (1 - ||w_l||)^2 / sigma^2), the largest that eta_l q_il can be, at x = y = w_l / ||w_l||. When
+//   ||w_l|| changes at this a_l, the activation gets narrower or wider but not higher. With eta_l in its place both
+//   change at once, steeply, and L-BFGS-B needs many iterations more for the same objective.
 class KernelApproximation {
  public:
-  // Consumes the pairs. The pool must outlive this object.
-  KernelApproximation(PatchPairs pairs, double sigma, int filters, ThreadPool& pool);
+  // Consumes the pairs. basis [dim()][values of a patch]: subspace coordinates; empty: w and eta. The pool must outlive
+  // this object.
+  KernelApproximation(PatchPairs pairs, double sigma, int filters, ThreadPool& pool, const RowMatrixF& basis = {});
 
   [[nodiscard]] Eigen::Index pair_count() const { return sums_.rows(); }
   [[nodiscard]] int dim() const { return static_cast<int>(sums_.cols()); }
@@ -31,7 +39,7 @@ class KernelApproximation {
   // Single precision inside, sums in double; the result does not depend on the number of threads.
   double Evaluate(std::span<const double> variables, std::span<double> gradient) const;
 
-  // The eta >= 0, the same for all l, that minimises f for these filters [filters][dim].
+  // The eta >= 0 (or a), the same for all l, that minimises f for these filters [filters][dim].
   double BestConstantEta(const RowMatrixF& filters) const;
 
   // Mean of k_i^2: f at eta = 0, what f is to be compared with.
@@ -48,9 +56,10 @@ class KernelApproximation {
   void ForEachTile(const RowMatrixF& w, Visit visit) const;
   [[nodiscard]] std::size_t chunks() const;
 
-  RowMatrixF sums_;          // s_i = x_i + y_i, [n][dim]
+  RowMatrixF sums_;          // s_i = x_i + y_i, or B s_i, [n][dim]
   Eigen::VectorXf targets_;  // k_i, [n]
   double sigma_;
+  bool subspace_;
   int filters_;
   ThreadPool& pool_;
 };

@@ -43,10 +43,12 @@ constexpr BuiltIn kBuiltIn[] = {
      "layers { patch_size: 2 filters: 200 output_size: 6 pooling_support: 2 sigma_quantile: 0.02 }"},
     {"ckn-gm-cifar10",
      "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 pooling_support: 2 } "
-     "layers { patch_size: 2 filters: 800 output_size: 4 pooling_support: 2 sigma_quantile: 0.01 }"},
+     "layers { patch_size: 2 filters: 800 output_size: 4 pooling_support: 2 sigma_quantile: 0.01 "
+     "principal_components: 36 pairs_factor: 3 }"},
     {"ckn-pm-cifar10",
      "layers { patch_size: 2 filters: 100 subsampling: 2 } "
-     "layers { patch_size: 2 filters: 800 output_size: 4 sigma_quantile: 0.003 }"},
+     "layers { patch_size: 2 filters: 800 output_size: 4 sigma_quantile: 0.003 principal_components: 64 "
+     "pairs_factor: 3 }"},
     {"ckn-gm-stl10",
      "input { map: INPUT_MAP_GRADIENT } layers { patch_size: 1 filters: 12 subsampling: 2 } "
      "layers { patch_size: 3 filters: 800 output_size: 4 }"},
@@ -95,6 +97,7 @@ constexpr std::uint64_t kMaxRecipeBytes = std::uint64_t{1} << 20;
 constexpr ModelLimits kLimits;
 constexpr int kMaxSide = kLimits.max_image_side;
 constexpr int kMaxFilters = kLimits.max_filters;
+constexpr int kMaxPairsFactor = 100;
 constexpr int kMaxWhitenedDim = 4096;  // its covariance is decomposed
 
 // Sizes that no reader of model files would accept are refused before hours of work.
@@ -215,6 +218,15 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     if (!(from.whitening_floor() == 0 || (from.whitening_floor() >= 1e-9 && from.whitening_floor() <= 1))) {
       return WrongValue(k + 1, "whitening_floor", from.whitening_floor(), "0 (the default) or 1e-9 to 1");
     }
+    const std::int64_t patch_dim = std::int64_t{from.patch_size()} * from.patch_size() * below.channels;
+    if (from.principal_components() < 0 || from.principal_components() > patch_dim) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("layer %d: principal_components: got %d, expected 0 (all) to %d, the values of a patch",
+                          k + 1, from.principal_components(), patch_dim));
+    }
+    if (from.pairs_factor() < 0 || from.pairs_factor() > kMaxPairsFactor) {
+      return WrongValue(k + 1, "pairs_factor", from.pairs_factor(), "0 (the default) to 100");
+    }
     if (from.whiten() && (k > 0 || orientations)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("layer %d: whiten: only the first layer of a pixel map can do it", k + 1));
@@ -241,6 +253,8 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     layer.sigma_quantile = from.sigma_quantile() > 0 ? from.sigma_quantile() : 0.1;
     layer.whiten = from.whiten();
     if (from.whitening_floor() > 0) layer.whitening_floor = from.whitening_floor();
+    layer.principal_components = from.principal_components();
+    layer.pairs_factor = std::max(1, from.pairs_factor());
     layer.layer.patch_size = from.patch_size();
     layer.layer.in_channels = below.channels;
     layer.layer.subsampling =

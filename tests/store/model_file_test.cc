@@ -60,6 +60,7 @@ Model FullModel() {
   learning.set_held_out_objective(0.3);
   learning.set_stop_reason("converged");
   learning.set_initialisation("kmeans");
+  learning.set_principal_components(3);
   network.learning.push_back(learning);
 
   // 10 x 9 -> 8 x 7 -> 4 x 4 -> 3 x 3 -> 1 x 1.
@@ -409,6 +410,8 @@ TEST(ModelFileTest, EveryCorruptedFieldIsRejectedByName) {
        "layer 2: learning.iterations: got -1"},
       {"stop reason", [](v1::Model& m) { m.mutable_layers(0)->mutable_learning()->set_stop_reason("\x1b[31m"); },
        "layer 1: learning.stop_reason: expected printable UTF-8"},
+      {"components", [](v1::Model& m) { m.mutable_layers(1)->mutable_learning()->set_principal_components(-1); },
+       "layer 2: learning.principal_components: got -1"},
       {"initialisation", [](v1::Model& m) { m.mutable_layers(0)->mutable_learning()->set_initialisation("\n"); },
        "layer 1: learning.initialisation"},
       {"mean cut", [](v1::Model& m) { m.mutable_standardization()->mutable_mean()->resize(16); },

@@ -1,5 +1,6 @@
 #include "server/training/kernel_approximation.h"
 
+#include <Eigen/QR>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -92,6 +93,53 @@ TEST(KernelApproximationTest, GradientMatchesFiniteDifferences) {
     const double difference = (PlainObjective(pairs, above) - PlainObjective(pairs, below)) / (2 * kStep);
     EXPECT_NEAR(gradient[i], difference, 2e-5 * largest) << "variable " << i;
   }
+}
+
+TEST(KernelApproximationTest, SubspaceCoordinatesGiveTheObjectiveOfTheWholeFiltersAndItsSlope) {
+  ThreadPool pool(2);
+  constexpr int kComponents = 3;
+  const PatchPairs pairs = RandomPairs(1300, 8);
+  const RowMatrixD random = RandomPairs(kDim, 9).x.cast<double>();
+  const RowMatrixD orthonormal = Eigen::HouseholderQR<RowMatrixD>(random).householderQ();
+  const RowMatrixF basis = orthonormal.topRows(kComponents).cast<float>();
+  const KernelApproximation problem(pairs, kSigma, kFilters, pool, basis);
+  ASSERT_EQ(problem.dim(), kComponents);
+  ASSERT_EQ(problem.variable_count(), kFilters * (kComponents + 1));
+
+  // The variables w, eta of coordinates v, a.
+  const auto whole = [&](const std::vector<double>& coordinates) {
+    const Eigen::Map<const RowMatrixD> v(coordinates.data(), kFilters, kComponents);
+    std::vector<double> variables(kFilters * (kDim + 1));
+    Eigen::Map<RowMatrixD>(variables.data(), kFilters, kDim) = v * basis.cast<double>();
+    for (int l = 0; l < kFilters; ++l) {
+      const double excess = v.row(l).norm() - 1;
+      variables[kFilters * kDim + l] =
+          coordinates[kFilters * kComponents + l] * std::exp(2 * excess * excess / (kSigma * kSigma));
+    }
+    return variables;
+  };
+  std::vector<double> coordinates = RandomVariables(10);
+  coordinates.resize(problem.variable_count());
+  for (int l = 0; l < kFilters; ++l) coordinates[kFilters * kComponents + l] = 0.2 + 0.1 * l;
+
+  std::vector<double> slope(coordinates.size());
+  const double expected = PlainObjective(pairs, whole(coordinates));
+  EXPECT_NEAR(problem.Evaluate(coordinates, slope), expected, 1e-5 * expected);
+  double largest = 0;
+  for (const double s : slope) largest = std::max(largest, std::abs(s));
+  constexpr double kStep = 1e-5;
+  for (std::size_t i = 0; i < coordinates.size(); ++i) {
+    std::vector<double> above = coordinates, below = coordinates;
+    above[i] += kStep;
+    below[i] -= kStep;
+    const double difference = (PlainObjective(pairs, whole(above)) - PlainObjective(pairs, whole(below))) / (2 * kStep);
+    EXPECT_NEAR(slope[i], difference, 2e-5 * largest) << "coordinate " << i;
+  }
+  // A filter at the origin has no direction, but the numbers stay finite.
+  std::fill_n(coordinates.begin(), kComponents, 0.0);
+  EXPECT_TRUE(std::isfinite(problem.Evaluate(coordinates, slope)));
+  for (const double s : slope) EXPECT_TRUE(std::isfinite(s));
+  EXPECT_NEAR(problem.KernelEnergy(), KernelApproximation(pairs, kSigma, kFilters, pool).KernelEnergy(), 1e-9);
 }
 
 TEST(KernelApproximationTest, ThreadsDoNotChangeABit) {

@@ -219,6 +219,24 @@ TEST_F(RecipeFileTest, OnlyPatchesOfPixelsAreWhitened) {
               HasSubstr("layer 1: whitening_floor: got 2"));
 }
 
+TEST_F(RecipeFileTest, SaysWhereFiltersAreLookedFor) {
+  const std::string pooling = " filters: 4 subsampling: 2 ";
+  const absl::StatusOr<v1::Recipe> recipe =
+      Read("layers { patch_size: 3 principal_components: 27 pairs_factor: 4" + pooling + "}");
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const absl::StatusOr<NetworkPlan> plan = ResolveRecipe(*recipe, 28, 28, 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layers[0].principal_components, 27);
+  EXPECT_EQ(plan->layers[0].pairs_factor, 4);
+  EXPECT_THAT(Refusal("layers { patch_size: 3 principal_components: 10" + pooling + "}"),
+              HasSubstr("layer 1: principal_components: got 10, expected 0 (all) to 9, the values of a patch"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 principal_components: -1" + pooling + "}"),
+              HasSubstr("principal_components: got -1"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 pairs_factor: 101" + pooling + "}"),
+              HasSubstr("pairs_factor: got 101, expected 0 (the default) to 100"));
+  EXPECT_THAT(Refusal("layers { patch_size: 3 pairs_factor: -1" + pooling + "}"), HasSubstr("pairs_factor: got -1"));
+}
+
 TEST_F(RecipeFileTest, PartsMayBeBuiltInOrWrittenOut) {
   const auto plans = [this](const std::string& text) -> absl::StatusOr<std::vector<NetworkPlan>> {
     const absl::StatusOr<v1::Recipe> recipe = Read(text);

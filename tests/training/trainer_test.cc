@@ -1,5 +1,6 @@
 #include "server/training/trainer.h"
 
+#include <Eigen/QR>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -264,6 +265,53 @@ TEST_F(InterruptedTrainerTest, RefusesACheckpointOfAnotherRunOrADamagedOne) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   std::filesystem::resize_file(path_, 5);
   EXPECT_EQ(TrainBars(PixelRecipe(), options).status().code(), absl::StatusCode::kDataLoss);
+}
+
+v1::Recipe SubspaceRecipe() {
+  v1::Recipe recipe = PixelRecipe();
+  recipe.mutable_layers(1)->set_principal_components(6);
+  recipe.mutable_layers(1)->set_pairs_factor(2);
+  return recipe;
+}
+
+TEST(TrainerTest, LearnsFiltersInTheSpanOfPrincipalComponents) {
+  const absl::StatusOr<Model> one = TrainBars(SubspaceRecipe(), QuickOptions(), 1);
+  const absl::StatusOr<Model> two = TrainBars(SubspaceRecipe(), QuickOptions(), 2);
+  const absl::StatusOr<Model> anywhere = TrainBars(PixelRecipe(), QuickOptions());
+  ASSERT_TRUE(one.ok() && two.ok() && anywhere.ok()) << one.status();
+  EXPECT_EQ(SerializeModelFile(*one), SerializeModelFile(*two));
+  EXPECT_LE(one->provenance.test_error_percent(), 5);
+
+  const v1::LayerLearning& learning = one->networks[0].learning[1];
+  EXPECT_EQ(learning.principal_components(), 6);
+  EXPECT_EQ(learning.pairs(), 3000);
+  EXPECT_EQ(one->networks[0].learning[0].principal_components(), 0);
+  EXPECT_LT(learning.objective(), 0.8 * learning.objective_start());
+  EXPECT_NEAR(learning.held_out_objective(), learning.objective(), learning.objective());
+  const auto rank = [](const Model& model) {
+    Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(model.networks[0].layers[1].filters.cast<double>());
+    qr.setThreshold(1e-4);
+    return qr.rank();
+  };
+  EXPECT_EQ(rank(*one), 6);
+  EXPECT_EQ(rank(*anywhere), 12);
+}
+
+TEST_F(InterruptedTrainerTest, ResumesInASubspaceToTheSameBytes) {
+  TrainerOptions options = QuickOptions();
+  const absl::StatusOr<Model> straight = TrainBars(SubspaceRecipe(), options);
+  ASSERT_TRUE(straight.ok()) << straight.status();
+  options.checkpoint_path = path_;
+  options.resume = true;
+  std::atomic<bool> stop{false};
+  Progress progress;
+  progress.stop = &stop;
+  options.learning.on_iteration = [&](int layer, int iteration, double) { stop = layer == 2 && iteration == 11; };
+  EXPECT_TRUE(absl::IsCancelled(TrainBars(SubspaceRecipe(), options, 2, progress).status()));
+  options.learning.on_iteration = nullptr;
+  const absl::StatusOr<Model> resumed = TrainBars(SubspaceRecipe(), options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(SerializeModelFile(*resumed), SerializeModelFile(*straight));
 }
 
 TEST(TrainerTest, LearnsByStochasticGradients) {
