@@ -240,6 +240,20 @@ class CostTest(ReportTest):
         self.assertEqual(rows, [["CKN-GM1, seed 1: filters, 3 iterations on 100 pairs", "", "", "100", "151", ""],
                                 ["CKN-GM1, 1K images, seed 1", "5.00 %", "2²", "12", "23", "346"]])
 
+    def test_filters_are_told_with_their_errors(self):
+        in_components = layers("ckn-pm1")
+        in_components["layers"][0]["principal_components"] = 64
+        folder = self.write("mnist", [cell("ckn-gm1", 1000, 50)],
+                            [layers("ckn-gm1"), in_components, layers("ckn-pm2", variant="nystrom+whitened")])
+        results = mnist.load(folder)
+        header, rows = tables.filters_table(results)
+        self.assertEqual(header, ["filters", "dead", "sigma", "pairs", "components", "iterations", "error",
+                                  "on unseen pairs"])
+        self.assertEqual(rows[0], ["CKN-GM1, seed 1: layer 2", "0 of 50", "0.900", "100", "all", "3", "0.01", "0.02"])
+        self.assertEqual([row[2:5] for row in rows[1:]], [["0.900", "100", "64"], ["0.636", "100", "all"]])
+        self.assertIn("CKN-PM1, seed 1: filters, 3 iterations on 100 pairs in 64 components",
+                      [row[0] for row in tables.cost_table(results)[1]])
+
     def test_order_is_the_papers(self):
         folder = self.write("cifar10", [cell(name, 50000, 5) for name in cifar10.TABLE.paper])
         names = [row[0] for row in tables.cost_table(cifar10.load(folder))[1]]

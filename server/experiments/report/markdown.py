@@ -16,6 +16,7 @@ def table_extras(results, accuracy):
     variants = tables.variant_table(results, accuracy)
     if variants:
         lines += ["", "### Variants", "", tables.variant_note(results), "", *tables.markdown_table(*variants)]
+    lines += ["", "### Filters", "", tables.FILTERS_NOTE, "", *tables.markdown_table(*tables.filters_table(results))]
     return lines + ["", "### Time and memory", "", tables.COST_NOTE + tables.machine_note(results), "",
                     *tables.markdown_table(*tables.cost_table(results))]
 

@@ -151,6 +151,7 @@ def html(results, data=None, ckn=None):
         page.section("Choosing C, 60,000 training images", page.validation_plot(full, COLOURS)),
         page.section("Confusion, 60,000 training images", page.row(confusions)),
         page.misclassified_section(results.best(FULL), read_test_images(data) if data else None, DIGITS),
+        page.section("Filters", page.paragraph(tables.FILTERS_NOTE), tables.html_table(*tables.filters_table(results))),
         page.section("Time and memory", page.paragraph(tables.COST_NOTE + tables.machine_note(results)),
                      tables.html_table(*tables.cost_table(results))),
     ]

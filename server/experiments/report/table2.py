@@ -137,6 +137,7 @@ class Table:
             page.section("Confusion", page.row(self.confusion(results, name) for name in self.paper)),
             page.misclassified_section(results.best(self.train_size), self.read_test_images(data) if data else None,
                                        self.classes),
+            page.section("Filters", page.paragraph(tables.FILTERS_NOTE), tables.html_table(*tables.filters_table(results))),
             page.section("Time and memory", page.paragraph(tables.COST_NOTE + tables.machine_note(results)),
                          tables.html_table(*tables.cost_table(results))),
         ]

@@ -65,10 +65,12 @@ def run_name(entry):
 
 
 def learning(entry):
-    """ "filters, 1,000 iterations on 300,000 pairs" of learned layers: what the last of them took."""
+    """ "filters, 1,000 iterations on 300,000 pairs in 64 components" of learned layers: what the last of them took."""
     last = entry["layers"][-1]
     effort = f"{last['iterations']:,} iterations on" if last["iterations"] else "from"
-    return f"filters, {effort} {last['pairs']:,} pairs"
+    components = last.get("principal_components", 0)
+    where = f" in {components} components" if components else ""
+    return f"filters, {effort} {last['pairs']:,} pairs{where}"
 
 
 def cost_table(results):
@@ -87,6 +89,25 @@ def cost_table(results):
         for row, entry in zip(rows, results.layers + results.cells):
             row.append(str(machines.index(machine(entry)) + 1))
     return header, rows
+
+
+FILTERS_NOTE = ("Of each learned layer: filters whose eta is 0, the kernel's sigma, what L-BFGS-B was given, and the mean "
+                "squared error of the approximated kernel on the pairs that were learned from and on as many or fewer "
+                "that were not. Components: principal components of the patches that the filters are in the span of.")
+
+
+def filters_table(results):
+    """How well the layers approximate their kernels, and what they were learned from."""
+    rows = []
+    for entry in results.layers:
+        # Of nystrom's layers the files have the activations' sigma.
+        scale = 2**0.5 if "nystrom" in entry.get("variant", "").split("+") else 1
+        for layer in entry["layers"]:
+            rows.append([f"{run_name(entry)}: layer {layer['layer']}", f"{layer['dead']} of {layer['filters']}",
+                         f"{layer['sigma'] / scale:.3f}", f"{layer['pairs']:,}",
+                         str(layer.get("principal_components") or "all"), f"{layer['iterations']:,}",
+                         f"{layer['objective']:.3g}", f"{layer['held_out_objective']:.3g}"])
+    return ["filters", "dead", "sigma", "pairs", "components", "iterations", "error", "on unseen pairs"], rows
 
 
 def machine_note(results):
