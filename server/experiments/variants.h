@@ -11,7 +11,7 @@
 namespace ckn {
 
 // Other ways to make a network than the tables', by name:
-// - "defaults" leaves sigma and the support of the pooling filter to the algorithm;
+// - "defaults" leaves sigma and the support of the pooling filter to the algorithm, and looks for filters anywhere;
 // - "nystrom" and "sgd" are the methods of these names;
 // - "centred", "uncentred": with or without each channel's mean over a patch subtracted, where the table's network does
 //   the opposite, and "whitened": with whitened patches. These are for the first layer of a map of pixels.

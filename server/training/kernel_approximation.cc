@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "server/simd/exp.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr Eigen::Index kTileRows = 512;
 // Partial sums are formed over a fixed number of chunks and added in order, whatever the number of threads.
 constexpr std::size_t kMaxChunks = 16;
+// exp(2 kMostExcess^2) is eta / a of the longest filters.
+constexpr double kMostExcess = 2.8;
 // A filter at the origin has no direction.
 constexpr double kLeastNorm = 1e-12;
 
@@ -28,7 +31,11 @@ struct KernelApproximation::Partial {
 
 KernelApproximation::KernelApproximation(PatchPairs pairs, double sigma, int filters, ThreadPool& pool,
                                          const RowMatrixF& basis)
-    : sigma_(sigma), subspace_(basis.size() > 0), filters_(filters), pool_(pool) {
+    : sigma_(sigma),
+      subspace_(basis.size() > 0),
+      longest_(subspace_ ? 1 + kMostExcess * sigma : std::numeric_limits<double>::infinity()),
+      filters_(filters),
+      pool_(pool) {
   targets_.resize(pairs.size());
   sums_ = std::move(pairs.x);
   for (Eigen::Index i = 0; i < sums_.rows(); ++i) {
@@ -76,9 +83,27 @@ void KernelApproximation::ForEachTile(const RowMatrixF& w, Visit visit) const {
   });
 }
 
+RowMatrixD KernelApproximation::Filters(std::span<const double> variables) const {
+  RowMatrixD w = Eigen::Map<const RowMatrixD>(variables.data(), filters_, dim());
+  if (!subspace_) return w;
+  for (auto filter : w.rowwise()) {
+    if (const double norm = filter.norm(); norm > longest_) filter *= longest_ / norm;
+  }
+  return w;
+}
+
+Eigen::VectorXd KernelApproximation::Eta(std::span<const double> variables) const {
+  const Eigen::Map<const Eigen::ArrayXd> last(&variables[static_cast<std::size_t>(filters_) * dim()], filters_);
+  const Eigen::ArrayXd eta = last.max(0);
+  if (!subspace_) return eta.matrix();
+  const Eigen::ArrayXd excess = Filters(variables).rowwise().norm().array() - 1;
+  return (eta * (2 * excess.square() / (sigma_ * sigma_)).exp()).matrix();
+}
+
 double KernelApproximation::Evaluate(std::span<const double> variables, std::span<double> gradient) const {
   assert(variables.size() == variable_count() && (gradient.empty() || gradient.size() == variable_count()));
-  const Eigen::Map<const RowMatrixD> w_double(variables.data(), filters_, dim());
+  const Eigen::Map<const RowMatrixD> coordinates(variables.data(), filters_, dim());
+  const RowMatrixD w_double = Filters(variables);
   const Eigen::Map<const Eigen::VectorXd> eta_double(variables.data() + w_double.size(), filters_);
   const RowMatrixF w = w_double.cast<float>();
   const Eigen::VectorXf eta = eta_double.cast<float>();
@@ -120,6 +145,11 @@ double KernelApproximation::Evaluate(std::span<const double> variables, std::spa
       const double norm = subspace_ ? std::max(w_double.row(l).norm(), kLeastNorm) : 1;
       w_gradient.row(l) = (4 * eta_double[l] / (n * sigma_ * sigma_)) *
                           (weighted_sums.row(l) - 2 * weighted_residuals[l] / norm * w_double.row(l));
+      if (const double length = coordinates.row(l).norm(); length > longest_) {
+        // Only the direction of v_l matters.
+        const double along = w_gradient.row(l).dot(coordinates.row(l)) / (length * length);
+        w_gradient.row(l) = longest_ / length * (w_gradient.row(l) - along * coordinates.row(l)).eval();
+      }
     }
     eta_gradient = (2 / n) * weighted_residuals;
   }

@@ -24,6 +24,9 @@ namespace ckn {
 // - a_l = eta_l exp(-2 (1 - ||w_l||)^2 / sigma^2), the largest that eta_l q_il can be, at x = y = w_l / ||w_l||. When
 //   ||w_l|| changes at this a_l, the activation gets narrower or wider but not higher. With eta_l in its place both
 //   change at once, steeply, and L-BFGS-B needs many iterations more for the same objective.
+// - Filters end at a norm of 1 + 2.8 sigma, where eta_l is 6e6 a_l: a longer v_l stands for that one. Some would get
+// ever
+//   longer and narrower, until no number can hold their eta.
 class KernelApproximation {
  public:
   // Consumes the pairs. basis [dim()][values of a patch]: subspace coordinates; empty: w and eta. The pool must outlive
@@ -38,6 +41,10 @@ class KernelApproximation {
   // f at `variables`. gradient has variable_count() entries, or is empty when only f is wanted.
   // Single precision inside, sums in double; the result does not depend on the number of threads.
   double Evaluate(std::span<const double> variables, std::span<double> gradient) const;
+
+  // w of variables in subspace coordinates, [filters][dim()], and eta, [filters], both as the objective sees them.
+  [[nodiscard]] RowMatrixD Filters(std::span<const double> variables) const;
+  [[nodiscard]] Eigen::VectorXd Eta(std::span<const double> variables) const;
 
   // The eta >= 0 (or a), the same for all l, that minimises f for these filters [filters][dim].
   double BestConstantEta(const RowMatrixF& filters) const;
@@ -60,6 +67,7 @@ class KernelApproximation {
   Eigen::VectorXf targets_;  // k_i, [n]
   double sigma_;
   bool subspace_;
+  double longest_;  // norm of a filter
   int filters_;
   ThreadPool& pool_;
 };

@@ -30,8 +30,6 @@ constexpr double kMaxInitialEta = 1e9;
 // With k-means' own norms of 0.9, and with 10 pairs, the same objective takes more iterations (CIFAR-10, CKN-PM).
 constexpr double kSubspaceNorm = 1.1;
 constexpr int kSubspaceMemory = 20;
-// Norms end at 1 + this * sigma, where eta is e^15.7 times the square of the largest activation.
-constexpr double kMaxSubspaceExcess = 2.8;
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr auto kSaveEvery = std::chrono::seconds(60);
 
@@ -55,19 +53,6 @@ void BringToNorm(double norm, RowMatrixF& filters) {
   for (auto filter : filters.rowwise()) {
     if (filter.squaredNorm() > 0) filter *= static_cast<float>(norm) / filter.norm();
   }
-}
-
-// A filter that has become so narrow, in subspace coordinates (kernel_approximation.h), that its eta would be beyond
-// all numbers is made wider, at its height.
-void LimitNorms(double sigma, Eigen::Map<RowMatrixD> coordinates) {
-  const double most = 1 + kMaxSubspaceExcess * sigma;
-  for (auto filter : coordinates.rowwise()) filter *= std::min(1.0, most / std::max(filter.norm(), 1.0));
-}
-
-// eta of a and of the filters.
-Eigen::VectorXd EtaOfHeights(const Eigen::VectorXd& heights, const RowMatrixD& filters, double sigma) {
-  const Eigen::ArrayXd excess = filters.rowwise().norm().array() - 1;
-  return (heights.array() * (2 * excess.square() / (sigma * sigma)).exp()).matrix();
 }
 
 PatchPairs TakeLast(PatchPairs& pairs, Eigen::Index count) {
@@ -296,28 +281,19 @@ absl::StatusOr<LearnedLayer> LearnLayerFromPairs(const LayerPlan& plan, PatchPai
   LearnedLayer learned{shape, {}};
   learned.layer.learned = true;
   learned.layer.sigma = static_cast<float>(sigma);
-  std::vector<double> solution = solver.x();
-  const Eigen::Map<RowMatrixD> coordinates(solution.data(), filters, dim);
-  Eigen::VectorXd etas = Eigen::Map<const Eigen::VectorXd>(solution.data() + coordinates.size(), filters).cwiseMax(0);
-  learning.set_objective(solver.value());
-  if (basis.size() > 0) {
-    LimitNorms(sigma, coordinates);
-    learning.set_objective(problem.Evaluate(solution, {}));
-    learned.layer.filters = (coordinates * basis.cast<double>()).cast<float>();
-    etas = EtaOfHeights(etas, coordinates, sigma);
-  } else {
-    learned.layer.filters = coordinates.cast<float>();
-  }
-  learned.layer.eta = etas.cast<float>();
+  const RowMatrixD solution = problem.Filters(solver.x());
+  learned.layer.filters = (basis.size() > 0 ? RowMatrixD(solution * basis.cast<double>()) : solution).cast<float>();
+  learned.layer.eta = problem.Eta(solver.x()).cast<float>();
 
   learning.set_pairs(problem.pair_count());
   if (basis.size() > 0) learning.set_principal_components(static_cast<int>(basis.rows()));
   learning.set_iterations(solver.iterations());
+  learning.set_objective(solver.value());
   learning.set_stop_reason(stop_reason);
   learning.set_initialisation(options.init == FilterInit::kKMeans ? "kmeans" : "random");
   const double energy = problem.KernelEnergy();
   const KernelApproximation unseen(std::move(held_out), sigma, filters, pool, basis);
-  learning.set_held_out_objective(unseen.Evaluate(solution, {}));
+  learning.set_held_out_objective(unseen.Evaluate(solver.x(), {}));
   progress.report(absl::StrFormat(
       "%d iterations (%s), objective %.4e -> %.4e (%.3f %% of the kernel's energy), held-out %.4e, %d of %d eta are 0, "
       "%.0f GFLOP/s (%.1f s)",

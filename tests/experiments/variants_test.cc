@@ -40,6 +40,8 @@ TEST(VariantsTest, NoneChangesNothing) {
 TEST(VariantsTest, JoinedOnesAreAllApplied) {
   std::vector<NetworkPlan> plans = Plans("ckn-pm-cifar10");
   ASSERT_TRUE(plans[0].layers[0].layer.subtract_patch_mean);
+  ASSERT_GT(plans[0].layers[1].principal_components, 0);
+  ASSERT_GT(plans[0].layers[1].pairs_factor, 1);
   LearningOptions learning;
   ASSERT_TRUE(ApplyVariant("defaults+nystrom+uncentred+whitened", plans, learning).ok());
   EXPECT_EQ(learning.method, LearningMethod::kNystrom);
@@ -47,6 +49,8 @@ TEST(VariantsTest, JoinedOnesAreAllApplied) {
   EXPECT_TRUE(plans[0].layers[0].whiten);
   EXPECT_FALSE(plans[0].layers[1].whiten);
   EXPECT_EQ(plans[0].layers[1].sigma_quantile, 0.1);
+  EXPECT_EQ(plans[0].layers[1].principal_components, 0);
+  EXPECT_EQ(plans[0].layers[1].pairs_factor, 1);
 }
 
 TEST(VariantsTest, OfACombinationTheMapsOfPixelsAreChanged) {

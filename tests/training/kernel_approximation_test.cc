@@ -106,13 +106,15 @@ TEST(KernelApproximationTest, SubspaceCoordinatesGiveTheObjectiveOfTheWholeFilte
   ASSERT_EQ(problem.dim(), kComponents);
   ASSERT_EQ(problem.variable_count(), kFilters * (kComponents + 1));
 
-  // The variables w, eta of coordinates v, a.
+  // The variables w, eta of coordinates v, a; a v that is too long stands for a shorter one.
   const auto whole = [&](const std::vector<double>& coordinates) {
     const Eigen::Map<const RowMatrixD> v(coordinates.data(), kFilters, kComponents);
     std::vector<double> variables(kFilters * (kDim + 1));
     Eigen::Map<RowMatrixD>(variables.data(), kFilters, kDim) = v * basis.cast<double>();
     for (int l = 0; l < kFilters; ++l) {
-      const double excess = v.row(l).norm() - 1;
+      const double norm = v.row(l).norm(), kept = std::min(norm, 1 + 2.8 * kSigma);
+      for (int j = 0; j < kDim; ++j) variables[l * kDim + j] *= kept / norm;
+      const double excess = kept - 1;
       variables[kFilters * kDim + l] =
           coordinates[kFilters * kComponents + l] * std::exp(2 * excess * excess / (kSigma * kSigma));
     }
@@ -121,6 +123,15 @@ TEST(KernelApproximationTest, SubspaceCoordinatesGiveTheObjectiveOfTheWholeFilte
   std::vector<double> coordinates = RandomVariables(10);
   coordinates.resize(problem.variable_count());
   for (int l = 0; l < kFilters; ++l) coordinates[kFilters * kComponents + l] = 0.2 + 0.1 * l;
+
+  Eigen::Map<Eigen::VectorXd> second(&coordinates[kComponents], kComponents);
+  second *= 4 / second.norm();
+  const RowMatrixD filters = problem.Filters(coordinates);
+  EXPECT_NEAR(filters.row(1).norm(), 1 + 2.8 * kSigma, 1e-12);
+  EXPECT_LT(filters.row(0).norm(), 1 + 2.8 * kSigma);
+  for (int l = 0; l < kFilters; ++l) {
+    EXPECT_NEAR(problem.Eta(coordinates)[l] / whole(coordinates)[kFilters * kDim + l], 1, 1e-9);
+  }
 
   std::vector<double> slope(coordinates.size());
   const double expected = PlainObjective(pairs, whole(coordinates));

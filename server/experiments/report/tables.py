@@ -120,8 +120,8 @@ def machine_note(results):
 
 # What the names of variants stand for, see `ckn reproduce mnist --help`.
 VARIANTS = {
-    "defaults": "sigma is the 0.1 quantile of the distances and the pooling filter reaches as far as gamma, where the "
-                "table's networks have values chosen by validation error",
+    "defaults": "sigma is the 0.1 quantile of the distances, the pooling filter reaches as far as gamma and filters are "
+                "looked for anywhere, where the table's networks have settings chosen by validation error",
     "sgd": "filters by stochastic gradients on pairs drawn as it goes, instead of L-BFGS-B on a fixed set",
     "nystrom": "filters by spherical k-means, and the Nystrom projection",
     "centred": "each channel's mean over a patch is subtracted in the first layer",
