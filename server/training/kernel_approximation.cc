@@ -62,8 +62,8 @@ std::size_t KernelApproximation::chunks() const {
 template <typename Visit>
 void KernelApproximation::ForEachTile(const RowMatrixF& w, Visit visit) const {
   const double inverse = 1 / (sigma_ * sigma_);
-  const Eigen::ArrayXd norms = w.cast<double>().rowwise().norm();
-  const Eigen::ArrayXd least = subspace_ ? Eigen::ArrayXd(2 * norms) : Eigen::ArrayXd(1 + norms.square());
+  const Eigen::ArrayXd squares = w.cast<double>().rowwise().squaredNorm();
+  const Eigen::ArrayXd least = subspace_ ? Eigen::ArrayXd(2 * squares.sqrt()) : Eigen::ArrayXd(1 + squares);
   const Eigen::VectorXf bias = (-2 * inverse * least).matrix().cast<float>();
   const auto slope = static_cast<float>(2 * inverse);
   const Eigen::Index n = pair_count();
