@@ -30,6 +30,7 @@ constexpr double kMaxInitialEta = 1e9;
 // With k-means' own norms of 0.9, and with 10 pairs, the same objective takes more iterations (CIFAR-10, CKN-PM).
 constexpr double kSubspaceNorm = 1.1;
 constexpr int kSubspaceMemory = 20;
+constexpr std::int64_t kMaxPairs = 100'000'000;
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr auto kSaveEvery = std::chrono::seconds(60);
 
@@ -132,14 +133,19 @@ Layer OrientationLayer(int orientations) {
 
 absl::StatusOr<LearnedLayer> LearnLayer(const LayerPlan& plan, std::size_t images,
                                         const std::function<FeatureMap(std::size_t i, int worker)>& map_of,
-                                        const LearningOptions& asked, std::uint64_t seed, std::uint64_t stream,
+                                        const LearningOptions& options, std::uint64_t seed, std::uint64_t stream,
                                         const LayerCheckpoint& checkpoint, ThreadPool& pool, const Progress& progress) {
-  LearningOptions options = asked;
-  if (options.method == LearningMethod::kProblem4) options.pairs *= plan.pairs_factor;
+  const std::int64_t wanted =
+      options.pairs * (options.method == LearningMethod::kProblem4 ? std::int64_t{plan.pairs_factor} : 1);
+  if (wanted > kMaxPairs) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("pairs: got %d and pairs_factor %d, expected at most %d pairs in all", options.pairs,
+                        plan.pairs_factor, kMaxPairs));
+  }
   const std::int64_t held_out =
-      std::max<std::int64_t>(1, std::llround(static_cast<double>(options.pairs) * options.held_out_fraction));
+      std::max<std::int64_t>(1, std::llround(static_cast<double>(wanted) * options.held_out_fraction));
   PatchSampling sampling;
-  sampling.pairs = options.pairs + held_out;
+  sampling.pairs = wanted + held_out;
   sampling.patch_size = plan.layer.patch_size;
   sampling.subtract_mean = plan.layer.subtract_patch_mean;
   sampling.min_norm = plan.layer.epsilon;

@@ -297,6 +297,17 @@ TEST(TrainerTest, LearnsFiltersInTheSpanOfPrincipalComponents) {
   EXPECT_EQ(rank(*anywhere), 12);
 }
 
+TEST(TrainerTest, RefusesMorePairsThanAnyMemoryHolds) {
+  v1::Recipe recipe = PixelRecipe();
+  recipe.mutable_layers(0)->set_pairs_factor(100);
+  TrainerOptions options = QuickOptions();
+  options.learning.pairs = 1'000'001;
+  const absl::Status status = TrainBars(recipe, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("pairs: got 1000001 and pairs_factor 100, expected at most 100000000 pairs in all"));
+}
+
 TEST_F(InterruptedTrainerTest, ResumesInASubspaceToTheSameBytes) {
   TrainerOptions options = QuickOptions();
   const absl::StatusOr<Model> straight = TrainBars(SubspaceRecipe(), options);
