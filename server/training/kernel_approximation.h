@@ -24,9 +24,8 @@ namespace ckn {
 // - a_l = eta_l exp(-2 (1 - ||w_l||)^2 / sigma^2), the largest that eta_l q_il can be, at x = y = w_l / ||w_l||. When
 //   ||w_l|| changes at this a_l, the activation gets narrower or wider but not higher. With eta_l in its place both
 //   change at once, steeply, and L-BFGS-B needs many iterations more for the same objective.
-// - Filters end at a norm of 1 + 2.8 sigma, where eta_l is 6e6 a_l: a longer v_l stands for that one. Some would get
-// ever
-//   longer and narrower, until no number can hold their eta.
+// - Filters end at a norm of 1 + 2.8 sigma, where eta_l is 6.5e6 a_l: a longer v_l stands for that one. Some would get
+//   ever longer and narrower, until no number can hold their eta.
 class KernelApproximation {
  public:
   // Consumes the pairs. basis [dim()][values of a patch]: subspace coordinates; empty: w and eta. The pool must outlive
