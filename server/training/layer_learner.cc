@@ -30,6 +30,7 @@ constexpr double kMaxInitialEta = 1e9;
 // With k-means' own norms of 0.9, and with 10 pairs, the same objective takes more iterations (CIFAR-10, CKN-PM).
 constexpr double kSubspaceNorm = 1.1;
 constexpr int kSubspaceMemory = 20;
+// Of one layer: more patches than fit into the memory of any machine that this is meant for.
 constexpr std::int64_t kMaxPairs = 100'000'000;
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr auto kSaveEvery = std::chrono::seconds(60);

@@ -98,7 +98,7 @@ constexpr ModelLimits kLimits;
 constexpr int kMaxSide = kLimits.max_image_side;
 constexpr int kMaxFilters = kLimits.max_filters;
 constexpr int kMaxPairsFactor = 100;
-constexpr int kMaxWhitenedDim = 4096;  // its covariance is decomposed
+constexpr int kMaxDecomposedDim = 4096;  // of patches whose covariance is decomposed
 
 // Sizes that no reader of model files would accept are refused before hours of work.
 absl::Status CheckSizes(int layer, const v1::LayerRecipe& recipe, const MapShape& below) {
@@ -108,9 +108,15 @@ absl::Status CheckSizes(int layer, const v1::LayerRecipe& recipe, const MapShape
         absl::StrFormat("layer %d: a patch of %dx%dx%d has %d values, expected at most %d", layer, recipe.patch_size(),
                         recipe.patch_size(), below.channels, patch, kLimits.max_patch_dim));
   }
-  if (recipe.whiten() && patch > kMaxWhitenedDim) {
+  if (recipe.principal_components() < 0 || recipe.principal_components() > patch) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("layer %d: whiten: a patch has %d values, expected at most %d", layer, patch, kMaxWhitenedDim));
+        absl::StrFormat("layer %d: principal_components: got %d, expected 0 (all) to %d, the values of a patch", layer,
+                        recipe.principal_components(), patch));
+  }
+  if ((recipe.whiten() || recipe.principal_components() > 0) && patch > kMaxDecomposedDim) {
+    return absl::InvalidArgumentError(absl::StrFormat("layer %d: %s: a patch has %d values, expected at most %d", layer,
+                                                      recipe.whiten() ? "whiten" : "principal_components", patch,
+                                                      kMaxDecomposedDim));
   }
   const std::int64_t activation = std::int64_t{ActivationSize(below.height, recipe.patch_size())} *
                                   ActivationSize(below.width, recipe.patch_size()) * recipe.filters();
@@ -217,12 +223,6 @@ absl::StatusOr<NetworkPlan> ResolveRecipe(const v1::Recipe& recipe, int height, 
     }
     if (!(from.whitening_floor() == 0 || (from.whitening_floor() >= 1e-9 && from.whitening_floor() <= 1))) {
       return WrongValue(k + 1, "whitening_floor", from.whitening_floor(), "0 (the default) or 1e-9 to 1");
-    }
-    const std::int64_t patch_dim = std::int64_t{from.patch_size()} * from.patch_size() * below.channels;
-    if (from.principal_components() < 0 || from.principal_components() > patch_dim) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("layer %d: principal_components: got %d, expected 0 (all) to %d, the values of a patch",
-                          k + 1, from.principal_components(), patch_dim));
     }
     if (from.pairs_factor() < 0 || from.pairs_factor() > kMaxPairsFactor) {
       return WrongValue(k + 1, "pairs_factor", from.pairs_factor(), "0 (the default) to 100");

@@ -2,6 +2,7 @@
 
 #include <Eigen/QR>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -63,6 +64,21 @@ double PlainObjective(const PatchPairs& pairs, const std::vector<double>& variab
   return sum / static_cast<double>(pairs.size());
 }
 
+// The gradient at a point is that of finite differences of the value.
+void ExpectSlope(const std::function<double(const std::vector<double>&)>& value, const std::vector<double>& point,
+                 const std::vector<double>& gradient) {
+  double largest = 0;
+  for (const double g : gradient) largest = std::max(largest, std::abs(g));
+  constexpr double kStep = 1e-5;
+  for (std::size_t i = 0; i < point.size(); ++i) {
+    std::vector<double> above = point, below = point;
+    above[i] += kStep;
+    below[i] -= kStep;
+    const double difference = (value(above) - value(below)) / (2 * kStep);
+    EXPECT_NEAR(gradient[i], difference, 2e-5 * largest) << "variable " << i;
+  }
+}
+
 TEST(KernelApproximationTest, ObjectiveIsProblem4) {
   ThreadPool pool(2);
   for (const Eigen::Index n : {1, 3, 700, 2000}) {
@@ -83,16 +99,7 @@ TEST(KernelApproximationTest, GradientMatchesFiniteDifferences) {
   const std::vector<double> variables = RandomVariables(4);
   std::vector<double> gradient(variables.size());
   problem.Evaluate(variables, gradient);
-  double largest = 0;
-  for (const double g : gradient) largest = std::max(largest, std::abs(g));
-  constexpr double kStep = 1e-5;
-  for (std::size_t i = 0; i < variables.size(); ++i) {
-    std::vector<double> above = variables, below = variables;
-    above[i] += kStep;
-    below[i] -= kStep;
-    const double difference = (PlainObjective(pairs, above) - PlainObjective(pairs, below)) / (2 * kStep);
-    EXPECT_NEAR(gradient[i], difference, 2e-5 * largest) << "variable " << i;
-  }
+  ExpectSlope([&](const std::vector<double>& at) { return PlainObjective(pairs, at); }, variables, gradient);
 }
 
 TEST(KernelApproximationTest, SubspaceCoordinatesGiveTheObjectiveOfTheWholeFiltersAndItsSlope) {
@@ -136,16 +143,7 @@ TEST(KernelApproximationTest, SubspaceCoordinatesGiveTheObjectiveOfTheWholeFilte
   std::vector<double> slope(coordinates.size());
   const double expected = PlainObjective(pairs, whole(coordinates));
   EXPECT_NEAR(problem.Evaluate(coordinates, slope), expected, 1e-5 * expected);
-  double largest = 0;
-  for (const double s : slope) largest = std::max(largest, std::abs(s));
-  constexpr double kStep = 1e-5;
-  for (std::size_t i = 0; i < coordinates.size(); ++i) {
-    std::vector<double> above = coordinates, below = coordinates;
-    above[i] += kStep;
-    below[i] -= kStep;
-    const double difference = (PlainObjective(pairs, whole(above)) - PlainObjective(pairs, whole(below))) / (2 * kStep);
-    EXPECT_NEAR(slope[i], difference, 2e-5 * largest) << "coordinate " << i;
-  }
+  ExpectSlope([&](const std::vector<double>& at) { return PlainObjective(pairs, whole(at)); }, coordinates, slope);
   // A filter at the origin has no direction, but the numbers stay finite.
   std::fill_n(coordinates.begin(), kComponents, 0.0);
   EXPECT_TRUE(std::isfinite(problem.Evaluate(coordinates, slope)));

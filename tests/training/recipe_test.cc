@@ -232,6 +232,12 @@ TEST_F(RecipeFileTest, SaysWhereFiltersAreLookedFor) {
               HasSubstr("layer 1: principal_components: got 10, expected 0 (all) to 9, the values of a patch"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 principal_components: -1" + pooling + "}"),
               HasSubstr("principal_components: got -1"));
+  EXPECT_THAT(Refusal("layers { patch_size: 5 filters: 200 subsampling: 1 } layers { patch_size: 5 "
+                      "principal_components: 8" +
+                      pooling + "}"),
+              HasSubstr("layer 2: principal_components: a patch has 5000 values, expected at most 4096"));
+  EXPECT_THAT(Refusal("layers { patch_size: 2147483647 principal_components: 1" + pooling + "}"),
+              HasSubstr("patch_size: got 2147483647"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 pairs_factor: 101" + pooling + "}"),
               HasSubstr("pairs_factor: got 101, expected 0 (the default) to 100"));
   EXPECT_THAT(Refusal("layers { patch_size: 3 pairs_factor: -1" + pooling + "}"), HasSubstr("pairs_factor: got -1"));

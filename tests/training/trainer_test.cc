@@ -308,21 +308,25 @@ TEST(TrainerTest, RefusesMorePairsThanAnyMemoryHolds) {
               testing::HasSubstr("pairs: got 1000001 and pairs_factor 100, expected at most 100000000 pairs in all"));
 }
 
-TEST_F(InterruptedTrainerTest, ResumesInASubspaceToTheSameBytes) {
-  TrainerOptions options = QuickOptions();
-  const absl::StatusOr<Model> straight = TrainBars(SubspaceRecipe(), options);
+// Stops in the second layer, goes on, and gets the bytes of a run that was not stopped.
+void ExpectSameBytesWhenInterrupted(const v1::Recipe& recipe, TrainerOptions options, const std::string& checkpoint) {
+  const absl::StatusOr<Model> straight = TrainBars(recipe, options);
   ASSERT_TRUE(straight.ok()) << straight.status();
-  options.checkpoint_path = path_;
+  options.checkpoint_path = checkpoint;
   options.resume = true;
   std::atomic<bool> stop{false};
   Progress progress;
   progress.stop = &stop;
   options.learning.on_iteration = [&](int layer, int iteration, double) { stop = layer == 2 && iteration == 11; };
-  EXPECT_TRUE(absl::IsCancelled(TrainBars(SubspaceRecipe(), options, 2, progress).status()));
+  EXPECT_TRUE(absl::IsCancelled(TrainBars(recipe, options, 2, progress).status()));
   options.learning.on_iteration = nullptr;
-  const absl::StatusOr<Model> resumed = TrainBars(SubspaceRecipe(), options);
+  const absl::StatusOr<Model> resumed = TrainBars(recipe, options);
   ASSERT_TRUE(resumed.ok()) << resumed.status();
   EXPECT_EQ(SerializeModelFile(*resumed), SerializeModelFile(*straight));
+}
+
+TEST_F(InterruptedTrainerTest, ResumesInASubspaceToTheSameBytes) {
+  ExpectSameBytesWhenInterrupted(SubspaceRecipe(), QuickOptions(), path_);
 }
 
 TEST(TrainerTest, LearnsByStochasticGradients) {
@@ -348,19 +352,7 @@ TEST_F(InterruptedTrainerTest, ResumesStochasticStepsToTheSameBytes) {
   options.learning.method = LearningMethod::kStochastic;
   options.learning.pairs = 5000;
   options.learning.iterations = 30;
-  const absl::StatusOr<Model> straight = TrainBars(PixelRecipe(), options);
-  ASSERT_TRUE(straight.ok()) << straight.status();
-  options.checkpoint_path = path_;
-  options.resume = true;
-  std::atomic<bool> stop{false};
-  Progress progress;
-  progress.stop = &stop;
-  options.learning.on_iteration = [&](int layer, int iteration, double) { stop = layer == 2 && iteration == 11; };
-  EXPECT_TRUE(absl::IsCancelled(TrainBars(PixelRecipe(), options, 2, progress).status()));
-  options.learning.on_iteration = nullptr;
-  const absl::StatusOr<Model> resumed = TrainBars(PixelRecipe(), options);
-  ASSERT_TRUE(resumed.ok()) << resumed.status();
-  EXPECT_EQ(SerializeModelFile(*resumed), SerializeModelFile(*straight));
+  ExpectSameBytesWhenInterrupted(PixelRecipe(), options, path_);
 }
 
 TEST(TrainerTest, LearnsByTheNystromProjection) {
